@@ -1,0 +1,14 @@
+//! The Connect protocol with JSON, as far as the SDKs use it: unary calls and streams. Knows no service.
+
+mod call;
+mod envelope;
+mod error;
+pub(crate) mod json;
+mod stream;
+
+pub(crate) use call::{
+    authorised_user, keepalive_interval, read_single, read_unary, timeout, unary_response,
+};
+pub(crate) use envelope::{encode as encode_envelope, EnvelopeReader, FLAG_MESSAGE};
+pub(crate) use error::{Code, ConnectError};
+pub(crate) use stream::{failed_stream, open_stream, EventSender};

@@ -1,0 +1,145 @@
+//! Runs the daemon: runtime, listener, routes, authorisation. What a route does is the business of its module.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use hyper::header::{HeaderName, HeaderValue, ORIGIN};
+use hyper::{HeaderMap, Method, StatusCode};
+use tokio::net::TcpListener;
+
+use crate::http::{self, Request, Response};
+use crate::options::DaemonOptions;
+use crate::state::Daemon;
+use crate::{api, files, filesystem, forward, process};
+
+/// The exact text is part of the contract.
+pub(crate) const UNAUTHORISED: &str =
+    "unauthorized access, please provide a valid access token or method signing if supported";
+
+/// Runs until the process ends.
+pub(crate) fn run(options: DaemonOptions) -> ExitCode {
+    // One thread: the daemon lives in every clone's memory, and its work is waiting.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(16)
+        .thread_stack_size(256 << 10)
+        .build();
+    let outcome = runtime.and_then(|runtime| runtime.block_on(serve(options)));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("aenv-guest: daemon: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(options: DaemonOptions) -> std::io::Result<()> {
+    let listener = TcpListener::bind(SocketAddr::new(options.listen, options.port)).await?;
+    let address = listener.local_addr()?;
+    let daemon = Arc::new(Daemon::new(options));
+    tokio::spawn(forward::run(Arc::clone(&daemon)));
+    println!("aenv-guest: ready on {address}");
+    http::server::serve(listener, move |request| answer(Arc::clone(&daemon), request)).await;
+    Ok(())
+}
+
+async fn answer(daemon: Arc<Daemon>, request: Request) -> Response {
+    let is_cross_origin = request.headers().contains_key(ORIGIN);
+    let mut response = if request.method() == Method::OPTIONS {
+        http::status(StatusCode::NO_CONTENT)
+    } else if is_authorised(&daemon, &request) {
+        route(daemon, request).await
+    } else {
+        http::error(StatusCode::UNAUTHORIZED, UNAUTHORISED)
+    };
+    if is_cross_origin {
+        allow_all_origins(response.headers_mut());
+    }
+    response
+}
+
+async fn route(daemon: Arc<Daemon>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let method = request.method().clone();
+    match (&method, path.as_str()) {
+        (_, "/files" | "/files/compose") => files::handle(daemon, request).await,
+        (&Method::GET, "/health") => http::status(StatusCode::NO_CONTENT),
+        (&Method::GET, "/metrics") => api::metrics::get(&daemon).await,
+        (&Method::GET, "/envs") => http::json(StatusCode::OK, &daemon.global_environment()),
+        (&Method::POST, "/init") => api::init::post(&daemon, request).await,
+        (&Method::POST, "/shutdown") => api::shutdown::post(&daemon),
+        (_, "/health" | "/metrics" | "/envs" | "/init" | "/shutdown") => method_not_allowed(&method, &path),
+        _ => route_service(daemon, request, &method, &path).await,
+    }
+}
+
+async fn route_service(daemon: Arc<Daemon>, request: Request, method: &Method, path: &str) -> Response {
+    let service = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+    match service {
+        Some(("process.Process" | "filesystem.Filesystem", _)) if method != Method::POST => {
+            method_not_allowed(method, path)
+        }
+        Some(("process.Process", name)) => process::handle(daemon, name, request).await,
+        Some(("filesystem.Filesystem", name)) => filesystem::handle(daemon, name, request).await,
+        _ => http::error(StatusCode::NOT_FOUND, format!("no route for {method} {path}")),
+    }
+}
+
+fn method_not_allowed(method: &Method, path: &str) -> Response {
+    http::error(StatusCode::METHOD_NOT_ALLOWED, format!("method {method} is not allowed on {path}"))
+}
+
+/// `/files` and `/init` judge for themselves; `/health` is open.
+fn is_authorised(daemon: &Daemon, request: &Request) -> bool {
+    match (request.method(), request.uri().path()) {
+        (&Method::GET, "/health") | (&Method::GET | &Method::POST, "/files") | (&Method::POST, "/init") => {
+            true
+        }
+        _ => has_token(daemon, request.headers()),
+    }
+}
+
+/// Whether the request carries the token, or none is needed.
+pub(crate) fn has_token(daemon: &Daemon, headers: &HeaderMap) -> bool {
+    match daemon.access_token() {
+        None => true,
+        Some(token) => {
+            headers.get("x-access-token").is_some_and(|given| is_equal(given.as_bytes(), token.as_bytes()))
+        }
+    }
+}
+
+/// Compares secrets in a time that depends on their lengths only.
+pub(crate) fn is_equal(given: &[u8], secret: &[u8]) -> bool {
+    let differences =
+        given.iter().zip(secret).fold(0_u8, |differences, (left, right)| differences | (left ^ right));
+    given.len() == secret.len() && std::hint::black_box(differences) == 0
+}
+
+fn allow_all_origins(headers: &mut HeaderMap) {
+    for (name, value) in [
+        ("access-control-allow-origin", "*"),
+        ("access-control-allow-methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+        // A star does not cover Authorization.
+        ("access-control-allow-headers", "*, Authorization"),
+        ("access-control-expose-headers", "*"),
+        ("access-control-max-age", "7200"),
+    ] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_compare_by_content_and_length() {
+        assert!(is_equal(b"token", b"token"));
+        for other in [b"tokem".as_slice(), b"toke", b"tokens", b""] {
+            assert!(!is_equal(other, b"token"));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The accept loop: one small task per connection. Knows nothing about routes.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::{Request, Response};
+
+/// More clients than this wait in the kernel's backlog.
+const CONNECTIONS_MAX: usize = 8192;
+/// Read and write buffer of a connection; also the bound on the size of a request's head.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+/// A client must deliver its request head within this time.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Serves connections for ever.
+pub(crate) async fn serve<Answer, Answering>(listener: TcpListener, answer: Answer)
+where
+    Answer: Fn(Request) -> Answering + Clone + Send + Sync + 'static,
+    Answering: Future<Output = Response> + Send + 'static,
+{
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                pause_after(&error).await;
+                continue;
+            }
+        };
+        let answer = answer.clone();
+        tokio::spawn(async move {
+            serve_connection(stream, answer).await;
+            drop(slot);
+        });
+    }
+}
+
+/// Out of descriptors or memory is temporary: spinning on it would make it worse.
+async fn pause_after(error: &io::Error) {
+    if error.kind() != io::ErrorKind::ConnectionAborted {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn serve_connection<Answer, Answering>(stream: TcpStream, answer: Answer)
+where
+    Answer: Fn(Request) -> Answering + Send + Sync + 'static,
+    Answering: Future<Output = Response> + Send + 'static,
+{
+    // Small frames must leave at once; without it a frame may wait for the client's delayed acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| {
+        let answering = answer(request);
+        async move { Ok::<_, Infallible>(answering.await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), service);
+    // A broken connection concerns only its client, which has noticed.
+    let _ = connection.await;
+}
