@@ -1,0 +1,1 @@
+"""The HTTP door: parses words, calls the orchestrator, answers in the words of the contract. Decides nothing."""

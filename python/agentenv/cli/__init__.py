@@ -1,0 +1,1 @@
+"""The command line door: client verbs. Decides nothing."""

@@ -1,0 +1,1 @@
+"""What speaks to an AgentENV server or sandbox from outside; imports no server code."""

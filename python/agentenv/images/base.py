@@ -1,0 +1,37 @@
+"""The seam of `images`: what can be launched, and who finds it by name."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from agentenv.base.ids import TemplateId
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A root file system that a sandbox can start from, with the defaults that come with it.
+
+    `disk` is a raw ext4 image, never written. `names` are the template names it is known by.
+    """
+
+    template_id: TemplateId
+    names: tuple[str, ...]
+    disk: Path
+    disk_size_bytes: int
+    vcpus: int
+    memory_mib: int
+    environment: dict[str, str]
+    default_user: str
+    default_workdir: str | None
+
+
+class Catalogue(Protocol):
+    """Finds images by what clients call them."""
+
+    async def resolve(self, reference: str) -> Image:
+        """Return the image for a template id or name, with or without `:tag`. Raises `TemplateNotFound`."""
+        ...
+
+    async def list(self) -> list[Image]:
+        """Return all images, by name."""
+        ...

@@ -1,0 +1,1 @@
+"""Settings, construction, start and stop order, set-up and doctor."""

@@ -1,0 +1,1 @@
+"""The lifecycle: what should be, and who may change it."""

@@ -1,0 +1,161 @@
+"""The seam of `vmm`: what a machine is made of, and what a driver promises."""
+
+import asyncio
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from agentenv.base.process import ProcessIdentity
+
+
+class Accelerator(StrEnum):
+    """What executes the guest's instructions."""
+
+    KVM = "kvm"
+    TCG = "tcg"
+
+
+class Capability(StrEnum):
+    """What a driver can do beyond starting and ending a machine."""
+
+    PAUSE = "pause"
+    LIVE_CAPTURE = "live_capture"
+    RESTORE_FROM_FILE = "restore_from_file"
+    DIFF_SNAPSHOT = "diff_snapshot"
+    BALLOON_STATISTICS = "balloon_statistics"
+    HUGE_PAGES = "huge_pages"
+    DEVICE_HOTPLUG = "device_hotplug"
+
+
+class EndCause(StrEnum):
+    """Why a machine is no more."""
+
+    KILLED_BY_US = "killed_by_us"
+    GUEST_SHUTDOWN = "guest_shutdown"
+    GUEST_REBOOT = "guest_reboot"
+    GUEST_PANIC = "guest_panic"
+    VMM_KILLED = "vmm_killed"
+    VMM_FAILED = "vmm_failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineEnd:
+    """The end of a machine: its cause, and one sentence with the facts (signal, exit code, last console lines)."""
+
+    cause: EndCause
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskAttachment:
+    """A disk file to attach as the next virtio block device; the first one is the guest's /dev/vda."""
+
+    path: Path
+    format: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TapAttachment:
+    """A tap device in a network namespace, to attach as the guest's eth0."""
+
+    namespace: str
+    tap: str
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSpec:
+    """Everything a driver needs to start a machine.
+
+    `directory` is the machine's own: sockets, console log and state of the monitor live there and nowhere else.
+    `command_line` is the guest's part of the kernel command line; the driver adds what its machine needs.
+    The monitor runs as user and group `uid`, with no privilege left.
+    """
+
+    name: str
+    directory: Path
+    kernel: Path
+    initramfs: Path
+    command_line: str
+    vcpus: int
+    memory_mib: int
+    disks: tuple[DiskAttachment, ...]
+    network: TapAttachment | None
+    uid: int
+
+
+@dataclass(frozen=True, slots=True)
+class MachineHandle:
+    """What must be remembered of a machine so that a later process can adopt it. Serialisable."""
+
+    driver: str
+    directory: Path
+    process: ProcessIdentity
+
+
+class Machine(Protocol):
+    """A machine that was started or adopted."""
+
+    @property
+    def handle(self) -> MachineHandle:
+        """What to write down to adopt this machine later."""
+        ...
+
+    @property
+    def ended(self) -> asyncio.Future[MachineEnd]:
+        """Resolves at once when the machine ends, whoever ended it. Await it through `asyncio.shield`."""
+        ...
+
+    async def pause(self) -> None:
+        """Stop the virtual CPUs."""
+        ...
+
+    async def resume(self) -> None:
+        """Let the virtual CPUs run again."""
+        ...
+
+    async def kill(self) -> MachineEnd:
+        """End the machine and wait until its process is gone. Can be called again, and on a dead machine."""
+        ...
+
+    async def detach(self) -> None:
+        """Let go of the machine without ending it, so that another process can adopt it."""
+        ...
+
+    def console_tail(self, limit_bytes: int = 8192) -> str:
+        """Return the end of what the guest wrote to its console, made printable."""
+        ...
+
+
+class Driver(Protocol):
+    """Starts machines of one kind.
+
+    Promises: `boot` leaves a running machine or nothing at all (no process, socket or file outside
+    `spec.directory`); the monitor inherits no descriptor of ours and outlives this process.
+    """
+
+    @property
+    def name(self) -> str:
+        """The driver's name in settings and records: `qemu`."""
+        ...
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """What executes the guests of this driver."""
+        ...
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this driver can do here."""
+        ...
+
+    async def boot(self, spec: MachineSpec) -> Machine:
+        """Start a machine from its kernel. Returns when the monitor runs; the guest may still be booting."""
+        ...
+
+    async def adopt(self, handle: MachineHandle) -> Machine | None:
+        """Take over a machine that an earlier process started; None when it has ended."""
+        ...
