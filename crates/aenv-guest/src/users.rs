@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn root_exists_without_any_file() {
         let root = find_in("root", "", "").expect("root always exists");
-        assert_eq!((root.uid, root.groups, root.home), (0, vec![0], PathBuf::from("/root")));
+        assert_eq!((root.uid, &root.groups, root.home.as_path()), (0, &vec![0], Path::new("/root")));
         assert_eq!(find_in("0", "", ""), Some(root));
     }
 

@@ -1,0 +1,348 @@
+//! Starts the built daemon on a loopback port and speaks HTTP and Connect to it over plain sockets.
+//! Deliberately without an HTTP library: tests see the bytes as they are.
+
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use base64::Engine;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running daemon; killed when dropped.
+pub struct Daemon {
+    child: Child,
+    pub address: SocketAddr,
+    _stdout: BufReader<ChildStdout>,
+    pub directory: tempfile::TempDir,
+}
+
+impl Daemon {
+    pub fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_aenv-guest"))
+            .args(["daemon", "--listen", "127.0.0.1", "--port", "0", "--state-directory"])
+            .arg(directory.path().join("state"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the daemon starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("the daemon says where it listens");
+        let address = line.trim().strip_prefix("aenv-guest: ready on ").and_then(|text| text.parse().ok());
+        Self { child, address: address.expect("a socket address"), _stdout: stdout, directory }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a request with a body and reads the whole answer.
+    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut connection = self.send(method, path, headers, body);
+        connection.read_head();
+        let body = connection.read_to_end();
+        Answer { status: connection.status, headers: connection.headers, body }
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, &[], b"")
+    }
+
+    pub fn post_json(&self, path: &str, message: &Value) -> Answer {
+        let body = message.to_string();
+        self.request("POST", path, &[("Content-Type", "application/json")], body.as_bytes())
+    }
+
+    /// A unary Connect call.
+    pub fn call(&self, method: &str, message: Value) -> Answer {
+        self.post_json(&format!("/{method}"), &message)
+    }
+
+    /// Opens a server stream and leaves it open.
+    pub fn stream(&self, method: &str, message: &Value) -> Connection {
+        self.stream_with(method, &[], &[frame(0, message.to_string().as_bytes())])
+    }
+
+    pub fn stream_with(&self, method: &str, headers: &[(&str, &str)], frames: &[Vec<u8>]) -> Connection {
+        let mut all = vec![("Content-Type", "application/connect+json"), ("Connect-Protocol-Version", "1")];
+        all.retain(|(name, _)| !headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
+        all.extend_from_slice(headers);
+        let mut connection = self.send("POST", &format!("/{method}"), &all, &frames.concat());
+        connection.read_head();
+        connection
+    }
+
+    /// Writes a request and returns before anything of the answer is read.
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Connection {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: guest\r\nConnection: close\r\n");
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head += &format!("Content-Length: {}\r\n\r\n", body.len());
+        let mut connection = self.connect();
+        connection.write(head.as_bytes());
+        connection.write(body);
+        connection
+    }
+
+    /// A bare connection.
+    pub fn connect(&self) -> Connection {
+        let stream = TcpStream::connect(self.address).expect("the daemon accepts");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        Connection { stream, reader, status: 0, headers: Vec::new(), remaining: Remaining::UntilClose }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        find_header(&self.headers, name)
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+}
+
+fn find_header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+}
+
+enum Remaining {
+    Exactly(usize),
+    Chunked { left: usize, ended: bool },
+    UntilClose,
+}
+
+/// One exchange in progress.
+pub struct Connection {
+    pub stream: TcpStream,
+    reader: BufReader<TcpStream>,
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    remaining: Remaining,
+}
+
+impl Connection {
+    /// Writes bytes; a daemon that has already answered and closed is not an error here.
+    pub fn write(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    pub fn write_chunk(&mut self, bytes: &[u8]) {
+        self.write(format!("{:x}\r\n", bytes.len()).as_bytes());
+        self.write(bytes);
+        self.write(b"\r\n");
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        find_header(&self.headers, name)
+    }
+
+    pub fn read_head(&mut self) {
+        let status_line = self.read_line();
+        self.status = status_line.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        loop {
+            let line = self.read_line();
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').expect("a header");
+            self.headers.push((name.to_owned(), value.trim().to_owned()));
+        }
+        self.remaining = if self.header("transfer-encoding") == Some("chunked") {
+            Remaining::Chunked { left: 0, ended: false }
+        } else if self.status == 204 || self.status == 304 {
+            Remaining::Exactly(0)
+        } else {
+            match self.header("content-length") {
+                Some(length) => Remaining::Exactly(length.parse().expect("a length")),
+                None => Remaining::UntilClose,
+            }
+        };
+    }
+
+    fn read_line(&mut self) -> String {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+
+    /// Up to `buffer.len()` bytes of the body; 0 at its end.
+    pub fn read_body(&mut self, buffer: &mut [u8]) -> usize {
+        if let Remaining::Chunked { left: 0, ended: false } = self.remaining {
+            let size = usize::from_str_radix(&self.read_line(), 16).expect("a chunk size");
+            if size == 0 {
+                self.read_line();
+            }
+            self.remaining = Remaining::Chunked { left: size, ended: size == 0 };
+        }
+        let limit = match self.remaining {
+            Remaining::Exactly(left) | Remaining::Chunked { left, .. } => left.min(buffer.len()),
+            Remaining::UntilClose => buffer.len(),
+        };
+        let count = self.reader.read(&mut buffer[..limit]).expect("body bytes");
+        assert!(
+            count > 0 || limit == 0 || matches!(self.remaining, Remaining::UntilClose),
+            "body was cut off"
+        );
+        match &mut self.remaining {
+            Remaining::Exactly(left) => *left -= count,
+            Remaining::Chunked { left, .. } => {
+                *left -= count;
+                if *left == 0 && count > 0 {
+                    self.read_line();
+                }
+            }
+            Remaining::UntilClose => {}
+        }
+        count
+    }
+
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            match self.read_body(&mut buffer) {
+                0 => return body,
+                count => body.extend_from_slice(&buffer[..count]),
+            }
+        }
+    }
+
+    fn read_exactly(&mut self, buffer: &mut [u8]) -> bool {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read_body(&mut buffer[filled..]) {
+                0 => return false,
+                count => filled += count,
+            }
+        }
+        true
+    }
+
+    /// The next frame of a Connect stream: flags and JSON.
+    pub fn next_frame(&mut self) -> Option<(u8, Value)> {
+        let mut head = [0; 5];
+        if !self.read_exactly(&mut head) {
+            return None;
+        }
+        let length = u32::from_be_bytes(head[1..].try_into().expect("four bytes"));
+        let mut payload = vec![0; length as usize];
+        assert!(self.read_exactly(&mut payload), "frame was cut off");
+        Some((head[0], serde_json::from_slice(&payload).expect("JSON in a frame")))
+    }
+
+    /// The next message's `event`; panics at the end of the stream.
+    pub fn next_event(&mut self) -> Value {
+        match self.next_frame() {
+            Some((0, mut message)) => message["event"].take(),
+            other => panic!("expected an event, got {other:?}"),
+        }
+    }
+
+    /// Reads everything up to and with the end frame.
+    pub fn finish(&mut self) -> Transcript {
+        let mut transcript = Transcript::default();
+        loop {
+            match self.next_frame().expect("a stream ends with an end frame") {
+                (0, message) => transcript.add(&message["event"]),
+                (2, end) => {
+                    assert!(self.next_frame().is_none(), "nothing follows the end frame");
+                    transcript.error = end.get("error").cloned();
+                    return transcript;
+                }
+                (flags, _) => panic!("unexpected flags {flags}"),
+            }
+        }
+    }
+}
+
+/// What a stream of process events said.
+#[derive(Debug, Default)]
+pub struct Transcript {
+    pub pid: Option<u64>,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub pty: Vec<u8>,
+    pub end: Option<Value>,
+    pub keepalives: usize,
+    pub error: Option<Value>,
+}
+
+impl Transcript {
+    fn add(&mut self, event: &Value) {
+        assert!(self.end.is_none(), "no event follows the end event");
+        if let Some(start) = event.get("start") {
+            self.pid = start["pid"].as_u64();
+        } else if let Some(output) = event.get("data") {
+            let targets =
+                [("stdout", &mut self.stdout), ("stderr", &mut self.stderr), ("pty", &mut self.pty)];
+            for (name, target) in targets {
+                if let Some(text) = output[name].as_str() {
+                    target.extend(base64::engine::general_purpose::STANDARD.decode(text).expect("base64"));
+                }
+            }
+        } else if event.get("keepalive").is_some() {
+            self.keepalives += 1;
+        } else {
+            self.end = Some(event["end"].clone());
+        }
+    }
+
+    pub fn stdout_text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    pub fn error_code(&self) -> Option<&str> {
+        self.error.as_ref().and_then(|error| error["code"].as_str())
+    }
+}
+
+/// An encoded frame.
+pub fn frame(flags: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![flags];
+    bytes.extend(u32::try_from(payload.len()).expect("a small payload").to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// Standard base64.
+pub fn base64_of(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// Polls until the condition holds; panics after a while.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(std::time::Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
