@@ -139,7 +139,7 @@ class Orchestrator(Protocol):
         """Return a sandbox. Raises `SandboxNotFound`."""
         ...
 
-    async def list(self, query: ListQuery) -> list[Sandbox]:
+    async def find(self, query: ListQuery) -> list[Sandbox]:
         """Return the sandboxes that match, in the order asked for (ties by id)."""
         ...
 
