@@ -145,3 +145,25 @@ async def bounded_cleanup(seconds: float) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         _log.error("cleanup_timed_out", seconds=seconds)
+
+
+async def finish(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run `work` to its end even when the caller is cancelled; the cancellation is raised afterwards."""
+    task = asyncio.create_task(work)  # noqa: TID251 - this is the one place
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise
+
+
+async def unless(work: Coroutine[Any, Any, _T], end: asyncio.Future[Any]) -> tuple[_T] | None:
+    """Return the result of `work` in a tuple, or None when `end` came first; only `work` is ever cancelled."""
+    task = asyncio.create_task(work)  # noqa: TID251 - this is the one place
+    try:
+        await asyncio.wait((task, end), return_when=asyncio.FIRST_COMPLETED)
+        return (task.result(),) if task.done() else None
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))

@@ -1,0 +1,22 @@
+"""What can go wrong between a plan and a live sandbox. Whatever was taken has been given back when one is raised.
+
+AgentEnvError
+├── Unavailable
+│   └── LaunchFailed       a part of the launch failed; the message names it
+└── TimedOut
+    └── GuestNotReady      the guest did not answer in time after its machine was started
+"""
+
+from agentenv.base.errors import TimedOut, Unavailable
+
+
+class LaunchFailed(Unavailable):
+    """A part of the launch failed; the message names it."""
+
+    code = "sandbox_create_failed"
+
+
+class GuestNotReady(TimedOut):
+    """The guest did not answer in time after its machine was started."""
+
+    code = "sandbox_create_failed"
