@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from agentenv.base import log, metrics
 from agentenv.base.clock import Clock, SystemClock
+from agentenv.base.errors import Conflict
 
 _T = TypeVar("_T")
 _Item = TypeVar("_Item")
@@ -68,6 +69,12 @@ class Supervisor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+class Interrupted(Conflict):
+    """The work that a caller waited for was ended by a request that goes first."""
+
+    code = "interrupted"
+
+
 class Operations(Generic[_T]):
     """Work on a keyed thing that outlives the caller who asked for it.
 
@@ -89,12 +96,31 @@ class Operations(Generic[_T]):
             task = asyncio.create_task(work(), name=f"{verb}:{key}")  # noqa: TID251 - this is the one place
             self._running[key, verb] = task
             task.add_done_callback(lambda done: self._forget(key, verb, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if task.cancelled() and current is not None and not current.cancelling():
+                raise Interrupted(f"{verb} of '{key}' was ended by another request") from None
+            raise
 
     def _forget(self, key: str, verb: str, task: asyncio.Task[_T]) -> None:
         del self._running[key, verb]
         if not task.cancelled():
             task.exception()  # a caller that went away never reads it; reading here keeps asyncio from complaining
+
+    async def cancel(self, key: str, verb: str) -> None:
+        """Cancel an operation and wait until it has ended; nothing happens when it does not run."""
+        task = self._running.get((key, verb))
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def cancel_all(self) -> None:
+        """Cancel every operation and wait until all have ended."""
+        for task in self._running.values():
+            task.cancel()
+        await self.drain()
 
     async def drain(self) -> None:
         """Wait until no operation runs any more."""

@@ -1,18 +1,18 @@
 """What can go wrong with a sandbox's life.
 
-    AgentEnvError
-    ├── NotFound
-    │   ├── SandboxNotFound        no sandbox has this id (any more)
-    │   └── SandboxNotRoutable     it exists no more, or does not run: traffic cannot reach it
-    ├── Conflict
-    │   ├── VerbRefused            its state does not allow this verb
-    │   ├── IdempotencyInProgress  the first request with this key is still being worked on
-    │   └── IdempotencyUnknown     the first request with this key ended in a way we cannot repeat
-    ├── Invalid
-    │   ├── IdempotencyMismatch    the same key came with another request
-    │   └── OptionUnsupported      an option that this server cannot honour
-    └── Exhausted
-        └── AdmissionRefused       a configured limit of this node is reached
+AgentEnvError
+├── NotFound
+│   ├── SandboxNotFound        no sandbox has this id (any more)
+│   └── SandboxNotRoutable     it exists no more, or does not run: traffic cannot reach it
+├── Conflict
+│   ├── VerbRefused            its state does not allow this verb
+│   ├── IdempotencyInProgress  the first request with this key is still being worked on
+│   └── IdempotencyUnknown     the first request with this key ended in a way we cannot repeat
+├── Invalid
+│   ├── IdempotencyMismatch    the same key came with another request
+│   └── OptionUnsupported      an option that this server cannot honour
+└── Exhausted
+    └── AdmissionRefused       a configured limit of this node is reached
 """
 
 from agentenv.base.errors import Conflict, Exhausted, Invalid, NotFound
