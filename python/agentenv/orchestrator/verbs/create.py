@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from agentenv.base import ids, log
 from agentenv.base.errors import AgentEnvError
@@ -116,7 +117,7 @@ async def _make_ours(fleet: Fleet, record: SandboxRecord, live: Live, timeout_se
         started_at=now,
         ends_at=now + timedelta(seconds=timeout_seconds),
     )
-    changes = {"sandbox": running, "handle": live.handle}
+    changes: dict[str, Any] = {"sandbox": running, "handle": live.handle}
     try:
         # Durable first: until it is, the sandbox is still starting for everybody, so no other verb writes about it.
         await fleet.book.save(replace(record, **changes))
