@@ -6,6 +6,7 @@ The only module that may start a bare task.
 import asyncio
 import contextlib
 import random
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
@@ -163,6 +164,35 @@ class BlockingPool:
         self._executor.shutdown(wait=True)
 
 
+async def run_in_new_thread(name: str, work: Callable[[], _T]) -> _T:
+    """Run `work()` in a thread that ends with it: for work that changes its thread, such as entering a namespace.
+
+    A cancelled caller goes on only when the thread has ended, so that what it undoes is not still being done.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[_T] = loop.create_future()
+
+    def deliver(outcome: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(lambda: None if ended.done() else outcome())
+
+    def body() -> None:
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller, not to the thread
+            failure = error
+            deliver(lambda: ended.set_exception(failure))
+        else:
+            deliver(lambda: ended.set_result(result))
+
+    threading.Thread(target=body, name=name, daemon=True).start()
+    try:
+        return await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        await asyncio.wait([ended])
+        raise
+
+
 @contextlib.asynccontextmanager
 async def bounded_cleanup(seconds: float) -> AsyncIterator[None]:
     """Give a cleanup `seconds` to end; then go on without it and say so, because the next one must run too."""
@@ -193,3 +223,16 @@ async def unless(work: Coroutine[Any, Any, _T], end: asyncio.Future[Any]) -> tup
         if not task.done():
             task.cancel()
             await asyncio.wait((task,))
+
+
+async def first(*works: Coroutine[Any, Any, object]) -> None:
+    """Return when one of `works` has ended; the others are cancelled. Raises what the first to end raised."""
+    tasks = [asyncio.create_task(work) for work in works]  # noqa: TID251 - this is the one place
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

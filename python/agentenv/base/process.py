@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from agentenv.base.errors import TimedOut, Unavailable
 
 _TAIL_BYTES = 2048
+_DETACHED_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 class CommandFailed(Unavailable):
@@ -149,6 +151,39 @@ async def _wait_readable(descriptor: int) -> None:
         await ready
     finally:
         loop.remove_reader(descriptor)
+
+
+def spawn_detached(arguments: Sequence[str | Path], *, stderr: int, oom_score_adjustment: int = 0) -> ProcessIdentity:
+    """Start a program that outlives us: own session, no descriptor of ours but `stderr`, no core dumps.
+
+    It is our child until we end, so somebody here must `reap` it. Raises `CommandFailed` when it cannot be started.
+    """
+    words = [str(argument) for argument in arguments]
+    null = os.open(os.devnull, os.O_RDWR)
+    redirects = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate((null, null, stderr))]
+    # Python's own descriptors close on exec; this is for those of libraries that forgot.
+    strays = [(os.POSIX_SPAWN_CLOSE, number) for number in _inheritable_descriptors()]
+    try:
+        pid = os.posix_spawnp(words[0], words, _DETACHED_ENVIRONMENT, file_actions=redirects + strays, setsid=True)
+    except OSError as error:
+        raise CommandFailed(f"{words[0]} could not be started: {error.strerror}") from error
+    finally:
+        os.close(null)
+    # Nobody else collects this child, so its number stays its own until we `reap` it.
+    resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+    Path(f"/proc/{pid}/oom_score_adj").write_text(str(oom_score_adjustment))
+    identity = identify(pid)
+    assert identity is not None, "an unreaped child has an entry in /proc"
+    return identity
+
+
+def _inheritable_descriptors() -> list[int]:
+    found = []
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are wanted, not paths
+        with contextlib.suppress(OSError):  # the descriptor of this very listing is gone by now
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                found.append(int(name))
+    return found
 
 
 def reap(pid: int) -> int | None:

@@ -44,11 +44,7 @@ class Deadlines:
             for sandbox_id in self._take_due():
                 supervisor.start(f"expire:{sandbox_id}", self._expire(sandbox_id, gate, expire))
             self._moved.clear()
-            try:
-                async with asyncio.timeout(self._nap_seconds()):
-                    await self._moved.wait()
-            except TimeoutError:
-                continue
+            await aio.first(self._moved.wait(), self._clock.sleep(self._nap_seconds()))
 
     def _take_due(self) -> list[SandboxId]:
         now = self._clock.monotonic()

@@ -1,0 +1,223 @@
+"""Fakes of the mechanisms under a node, with named places to stop at and to fail at, and what they gave out."""
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from agentenv.base.errors import Exhausted, Unavailable
+from agentenv.base.ids import SandboxId, TemplateId
+from agentenv.base.process import ProcessIdentity, identify
+from agentenv.blocks.base import Disk, DiskFormat
+from agentenv.guest.base import GuestAddress, GuestMetrics, GuestSetup
+from agentenv.images.base import Image
+from agentenv.images.errors import TemplateNotFound
+from agentenv.network.base import EgressPolicy, GuestIdentity, Slot
+from agentenv.vmm.base import Accelerator, Capability, EndCause, MachineEnd, MachineHandle, MachineSpec
+
+
+class Stops:
+    """Places where a fake waits until the test lets it go on, or fails because the test says so."""
+
+    def __init__(self) -> None:
+        self.reached: dict[str, asyncio.Event] = {}
+        self._gates: dict[str, asyncio.Event] = {}
+        self._failures: dict[str, Exception] = {}
+
+    def hold(self, place: str) -> None:
+        self._gates[place] = asyncio.Event()
+        self.reached[place] = asyncio.Event()
+
+    def let_go(self, place: str) -> None:
+        self._gates.pop(place).set()
+
+    def fail(self, place: str, error: Exception | None = None) -> None:
+        self._failures[place] = error or Unavailable(f"{place} failed as the test said")
+
+    async def pass_by(self, place: str) -> None:
+        if place in self._gates:
+            gate = self._gates[place]
+            self.reached[place].set()
+            await gate.wait()
+        if place in self._failures:
+            raise self._failures[place]
+
+
+@dataclass
+class FakeNetwork:
+    """Implements `Network`."""
+
+    stops: Stops
+    size: int = 1000
+    held: set[int] = field(default_factory=set)
+
+    async def start(self, keep: frozenset[int]) -> None:
+        self.held = set(keep)
+
+    async def acquire(self, policy: EgressPolicy) -> Slot:
+        await self.stops.pass_by("network.acquire")
+        index = next((index for index in range(self.size) if index not in self.held), None)
+        if index is None:
+            raise Exhausted("no slot is free")
+        self.held.add(index)
+        return self._slot(index)
+
+    async def adopt(self, index: int, policy: EgressPolicy) -> Slot:
+        await self.stops.pass_by("network.adopt")
+        self.held.add(index)
+        return self._slot(index)
+
+    async def release(self, slot: Slot) -> None:
+        await self.stops.pass_by("network.release")
+        self.held.remove(slot.index)
+
+    async def stop(self, *, keep: frozenset[int] = frozenset()) -> None:
+        self.held &= keep
+
+    @staticmethod
+    def _slot(index: int) -> Slot:
+        return Slot(
+            index=index,
+            namespace=f"fake-{index}",
+            tap="tap0",
+            owner=os.getuid(),
+            address=IPv4Address("127.0.1.0") + index,
+            guest=GuestIdentity(),
+        )
+
+
+@dataclass
+class FakeBlocks:
+    """Implements `BlockStore`."""
+
+    stops: Stops
+    disks: dict[str, Disk] = field(default_factory=dict)
+
+    async def create(self, sandbox_id: SandboxId, base: Path, *, owner: int) -> Disk:
+        await self.stops.pass_by("blocks.create")
+        self.disks[sandbox_id] = Disk(Path(f"/fake/{sandbox_id}"), DiskFormat.RAW, 2**30)
+        return self.disks[sandbox_id]
+
+    async def find(self, sandbox_id: SandboxId) -> Disk | None:
+        return self.disks.get(sandbox_id)
+
+    async def remove(self, sandbox_id: SandboxId) -> None:
+        await self.stops.pass_by("blocks.remove")
+        self.disks.pop(sandbox_id, None)
+
+    async def collect(self, keep: frozenset[SandboxId]) -> list[str]:
+        gone = [name for name in self.disks if name not in keep]
+        for name in gone:
+            del self.disks[name]
+        return [f"disk of {name}" for name in gone]
+
+
+class FakeMachine:
+    """Implements `Machine`."""
+
+    def __init__(self, driver: "FakeDriver", name: str, handle: MachineHandle) -> None:
+        self.handle = handle
+        self.ended: asyncio.Future[MachineEnd] = asyncio.get_running_loop().create_future()
+        self._driver = driver
+        self._name = name
+
+    async def pause(self) -> None:
+        raise NotImplementedError
+
+    async def resume(self) -> None:
+        raise NotImplementedError
+
+    def die(self, cause: EndCause) -> None:
+        self._driver.running.pop(self._name, None)
+        if not self.ended.done():
+            self.ended.set_result(MachineEnd(cause, f"the test ended it: {cause}"))
+
+    async def kill(self) -> MachineEnd:
+        await self._driver.stops.pass_by("machine.kill")
+        self.die(EndCause.KILLED_BY_US)
+        return self.ended.result()
+
+    async def detach(self) -> None:
+        self._driver.detached.append(self._name)
+
+    def console_tail(self, limit_bytes: int = 8192) -> str:
+        return "the fake console"
+
+
+@dataclass
+class FakeDriver:
+    """Implements `Driver`; every machine's process is this test's own, so that it is alive for adoption."""
+
+    stops: Stops
+    running: dict[str, FakeMachine] = field(default_factory=dict)
+    detached: list[str] = field(default_factory=list)
+    specs: list[MachineSpec] = field(default_factory=list)
+    name: str = "fake"
+    accelerator: Accelerator = Accelerator.TCG
+    capabilities: frozenset[Capability] = frozenset()
+
+    async def boot(self, spec: MachineSpec) -> FakeMachine:
+        await self.stops.pass_by("driver.boot")
+        self.specs.append(spec)
+        process = identify(os.getpid())
+        assert process is not None
+        machine = FakeMachine(self, spec.name, MachineHandle(self.name, spec.directory, process))
+        self.running[spec.name] = machine
+        return machine
+
+    async def adopt(self, handle: MachineHandle) -> FakeMachine | None:
+        await self.stops.pass_by("driver.adopt")
+        if not handle.process.is_alive():
+            return None
+        machine = FakeMachine(self, handle.directory.name, handle)
+        self.running[handle.directory.name] = machine
+        return machine
+
+
+@dataclass
+class FakeGuest:
+    """Stands for `GuestClient`: what the launcher asks of guests."""
+
+    stops: Stops
+    initialised: list[GuestSetup] = field(default_factory=list)
+
+    async def wait_ready(self, address: GuestAddress) -> None:
+        await self.stops.pass_by("guest.ready")
+
+    async def initialise(self, address: GuestAddress, setup: GuestSetup, *, current_token: str | None) -> None:
+        await self.stops.pass_by("guest.init")
+        self.initialised.append(setup)
+
+    async def metrics(self, address: GuestAddress, token: str) -> GuestMetrics:
+        await self.stops.pass_by("guest.metrics")
+        return GuestMetrics(1, 2, 0.5, 100, 50, 10, 1000, 100)
+
+
+class FakeCatalogue:
+    """Implements `Catalogue` with one image."""
+
+    image = Image(
+        template_id=TemplateId("tbase"),
+        names=("base",),
+        disk=Path("/fake/base.ext4"),
+        disk_size_bytes=2**32,
+        vcpus=2,
+        memory_mib=512,
+        environment={"FROM_IMAGE": "1"},
+        default_user="user",
+        default_workdir=None,
+    )
+
+    async def resolve(self, reference: str) -> Image:
+        if reference not in {"base", "tbase"}:
+            raise TemplateNotFound(f"template '{reference}' not found")
+        return self.image
+
+    async def list(self) -> list[Image]:
+        return [self.image]
+
+
+def dead_process() -> ProcessIdentity:
+    """Return the identity of a process that has ended."""
+    return ProcessIdentity(2**22 - 1, 1)

@@ -1,0 +1,128 @@
+"""A node of fakes: the real service, launcher and records, over mechanisms that a test can stop and fail."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from agentenv.base import aio
+from agentenv.base.records import Records
+from agentenv.guest.base import BootFiles
+from agentenv.guest.client import GuestClient
+from agentenv.orchestrator.admission import Admission, Limits
+from agentenv.orchestrator.base import CreateRequest
+from agentenv.orchestrator.deadlines import Deadlines
+from agentenv.orchestrator.fleet import Fleet
+from agentenv.orchestrator.record import Book
+from agentenv.orchestrator.service import Service
+from agentenv.orchestrator.settings import OrchestratorSettings
+from agentenv.runtime.launcher import Launcher
+from agentenv.runtime.settings import RuntimeSettings
+from support.clock import FakeClock
+from support.node import FakeBlocks, FakeCatalogue, FakeDriver, FakeGuest, FakeNetwork, Stops
+
+RETRY_AFTER_SECONDS = 7
+
+
+@dataclass
+class Node:
+    """One server's worth of objects."""
+
+    service: Service
+    fleet: Fleet
+    records: Records
+    clock: FakeClock
+    stops: Stops
+    network: FakeNetwork
+    blocks: FakeBlocks
+    driver: FakeDriver
+    guest: FakeGuest
+    directory: Path
+
+    def is_clean(self) -> bool:
+        """Return whether nothing is held any more."""
+        directories = list(self.directory.iterdir()) if self.directory.exists() else []
+        return not (self.network.held or self.blocks.disks or self.driver.running or directories)
+
+    async def stored(self) -> list[str]:
+        """Return the ids of the sandboxes that a restart would know."""
+        return [key for key, _ in await self.records.all("sandbox")]
+
+
+NodeFactory = Callable[..., Any]
+
+
+@pytest.fixture
+async def make_node(tmp_path: Path) -> AsyncIterator[NodeFactory]:
+    """Return a function that builds a node on the same records each time: a second call is the next server."""
+    opened: list[Node] = []
+
+    async def make(**limits: int) -> Node:
+        clock, stops = FakeClock(), Stops()
+        network, blocks, driver, guest = FakeNetwork(stops), FakeBlocks(stops), FakeDriver(stops), FakeGuest(stops)
+        launcher = Launcher(
+            directory=tmp_path / "sandboxes",
+            network=network,
+            blocks=blocks,
+            driver=driver,
+            guest=cast("GuestClient", guest),
+            boot_files=BootFiles(Path("/fake/kernel"), Path("/fake/initramfs")),
+            settings=RuntimeSettings(),
+            clock=clock,
+        )
+        records = Records(tmp_path / "state.db")
+        await records.open()
+        fleet = Fleet(
+            book=Book(records),
+            launcher=launcher,
+            catalogue=FakeCatalogue(),
+            admission=Admission(
+                Limits(
+                    sandboxes=limits.get("sandboxes", 10),
+                    memory_mib=limits.get("memory_mib", 10_000),
+                    waiting_starts=limits.get("waiting_starts", 10),
+                    retry_after_seconds=RETRY_AFTER_SECONDS,
+                )
+            ),
+            deadlines=Deadlines(clock, at_once=2),
+            starts=asyncio.Semaphore(limits.get("starts", 4)),
+            supervisor=aio.Supervisor(clock),
+            clock=clock,
+            settings=OrchestratorSettings(max_timeout_seconds=1000),
+        )
+        node = Node(
+            service=Service(fleet),
+            fleet=fleet,
+            records=records,
+            clock=clock,
+            stops=stops,
+            network=network,
+            blocks=blocks,
+            driver=driver,
+            guest=guest,
+            directory=tmp_path / "sandboxes",
+        )
+        opened.append(node)
+        return node
+
+    yield make
+    for node in opened:
+        await node.fleet.supervisor.stop()
+        await node.records.close()
+
+
+@pytest.fixture
+async def node(make_node: NodeFactory) -> Node:
+    """Return a started node with nothing on it."""
+    made: Node = await make_node()
+    await made.service.start([])
+    return made
+
+
+def a_request(**words: Any) -> CreateRequest:
+    """Return a request for the base template, with what a test cares about changed."""
+    defaults: dict[str, Any] = {"template": "base", "timeout_seconds": 300}
+    return CreateRequest(**(defaults | words))
