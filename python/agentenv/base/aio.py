@@ -38,6 +38,8 @@ class Supervisor:
         task = asyncio.create_task(self._guard(name, work), name=name)  # noqa: TID251 - this is the one place
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before its first step never enters `_guard`, so nobody else would end `work`.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     def every(self, name: str, seconds: float, turn: Callable[[], Awaitable[object]]) -> asyncio.Task[Any]:
