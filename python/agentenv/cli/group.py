@@ -1,0 +1,28 @@
+"""The command `aenv` as far as clients go: the table of client verbs. `main` adds the server's own."""
+
+import click
+
+from agentenv import __version__
+from agentenv.cli.lazy import LazyGroup, Verb
+
+_VERBS = (
+    Verb("auth", "agentenv.cli.verbs.auth:auth", "Store, check or forget the key of a server."),
+    Verb("start", "agentenv.cli.verbs.start:start", "Start a sandbox and print its id."),
+    Verb("exec", "agentenv.cli.verbs.exec:execute", "Run a command in a sandbox."),
+    Verb("connect", "agentenv.cli.verbs.connect:connect", "Open a terminal in a sandbox."),
+    Verb("list", "agentenv.cli.verbs.list:list_sandboxes", "List sandboxes."),
+    Verb("delete", "agentenv.cli.verbs.delete:delete", "End sandboxes for good."),
+)
+
+_EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage; exec and connect return the code of what they ran."
+
+
+@click.group(
+    cls=LazyGroup,
+    verbs=_VERBS,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="aenv", message="%(prog)s %(version)s")
+def client_group() -> None:
+    """Run micro-VM sandboxes on an AgentENV server."""
