@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from agentenv.base import aio
+from agentenv.base.ids import SandboxId
 from agentenv.base.records import Records
 from agentenv.guest.base import BootFiles
 from agentenv.guest.client import GuestClient
@@ -40,6 +41,7 @@ class Node:
     blocks: FakeBlocks
     driver: FakeDriver
     guest: FakeGuest
+    cut: list[SandboxId]
     directory: Path
 
     def is_clean(self) -> bool:
@@ -73,6 +75,7 @@ async def make_node(tmp_path: Path) -> AsyncIterator[NodeFactory]:
             settings=RuntimeSettings(),
             clock=clock,
         )
+        cut: list[SandboxId] = []
         records = Records(tmp_path / "state.db")
         await records.open()
         fleet = Fleet(
@@ -92,6 +95,7 @@ async def make_node(tmp_path: Path) -> AsyncIterator[NodeFactory]:
             supervisor=aio.Supervisor(clock),
             clock=clock,
             settings=OrchestratorSettings(max_timeout_seconds=1000),
+            cut=cut.append,
         )
         node = Node(
             service=Service(fleet),
@@ -103,6 +107,7 @@ async def make_node(tmp_path: Path) -> AsyncIterator[NodeFactory]:
             blocks=blocks,
             driver=driver,
             guest=guest,
+            cut=cut,
             directory=tmp_path / "sandboxes",
         )
         opened.append(node)

@@ -1,6 +1,7 @@
 """What the verbs share: the book, the live sandboxes, admission and deadlines of this node."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agentenv.base import aio, metrics
@@ -24,7 +25,10 @@ promised_memory = metrics.gauge("aenv_orchestrator_promised_memory_mib", "Memory
 
 @dataclass(slots=True, kw_only=True)
 class Fleet:
-    """The sandboxes of this node and what decides about them."""
+    """The sandboxes of this node and what decides about them.
+
+    `cut` ends the connections that clients have to a sandbox; it is called when its machine is about to go.
+    """
 
     book: Book
     launcher: Launcher
@@ -35,4 +39,5 @@ class Fleet:
     supervisor: aio.Supervisor
     clock: Clock
     settings: OrchestratorSettings
+    cut: Callable[[SandboxId], None]
     live: dict[SandboxId, Live] = field(default_factory=dict)

@@ -51,6 +51,7 @@ async def test_a_sandbox_that_is_being_killed_is_not_routed_to(node: Node) -> No
         await node.service.route(sandbox.id, 80)
     with pytest.raises(SandboxNotFound):
         await node.service.get(sandbox.id)
+    assert node.cut == [sandbox.id]
 
     node.stops.let_go("machine.kill")
     await killing

@@ -20,6 +20,7 @@ async def kill(fleet: Fleet, sandbox_id: SandboxId, cause: str) -> None:
     fleet.book.change_sandbox(record, state=SandboxState.STOPPING)
     fleet.deadlines.clear(sandbox_id)
     live = fleet.live.pop(sandbox_id)
+    fleet.cut(sandbox_id)
     try:
         await fleet.book.erase(sandbox_id)
     finally:
