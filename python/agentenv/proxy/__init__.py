@@ -1,1 +1,1 @@
-"""The data plane: carries one exchange (HTTP, stream or WebSocket) to a port of a guest and back."""
+"""The data plane: carries one HTTP exchange, or one upgraded connection, between a client and a guest."""
