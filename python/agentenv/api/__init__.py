@@ -1,1 +1,1 @@
-"""The HTTP door: parses words, calls the orchestrator, answers in the words of the contract. Decides nothing."""
+"""The HTTP door: words in, a call, words out. Takes no decision about sandboxes."""

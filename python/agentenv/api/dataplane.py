@@ -1,0 +1,101 @@
+"""The way into sandboxes: from a destination to a route, past the gates, to the proxy; errors as the contract says."""
+
+import secrets
+from http import HTTPStatus
+
+from aiohttp import web
+
+from agentenv.api.answers import json_answer
+from agentenv.api.destination import Destination
+from agentenv.api.envd_paths import is_internal_path
+from agentenv.api.errors import PrivatePort, RouteNotFound
+from agentenv.api.statuses import error_headers, status_of
+from agentenv.base.errors import AgentEnvError, Kind, NotFound
+from agentenv.base.ids import SandboxId, parse_sandbox_id
+from agentenv.guest.base import DAEMON_PORT
+from agentenv.orchestrator.base import Orchestrator, Route
+from agentenv.orchestrator.errors import SandboxNotRoutable
+from agentenv.proxy.base import Proxy, Target
+from agentenv.proxy.errors import PortClosed, SandboxGone
+
+_TRAFFIC_TOKEN = "E2B-Traffic-Access-Token"  # noqa: S105 - the name of a header
+
+
+class DataPlane:
+    """Carries what is for a sandbox."""
+
+    def __init__(self, orchestrator: Orchestrator, proxy: Proxy) -> None:
+        self._orchestrator = orchestrator
+        self._proxy = proxy
+
+    async def carry(self, request: web.BaseRequest, destination: Destination) -> web.StreamResponse:
+        """Carry a request to its destination, or say why not."""
+        try:
+            return await self._carry(request, destination)
+        except AgentEnvError as error:
+            return _error_answer(error, destination)
+
+    async def _carry(self, request: web.BaseRequest, destination: Destination) -> web.StreamResponse:
+        sandbox_id = parse_sandbox_id(destination.sandbox)
+        if sandbox_id is None:
+            raise SandboxNotRoutable(destination.shown_sandbox)
+        if destination.port == DAEMON_PORT and is_internal_path(destination.path):
+            raise RouteNotFound(request.method, destination.path.partition("?")[0])
+        if request.method == "CONNECT":
+            raise RouteNotFound(request.method, destination.path)
+        route = await self._orchestrator.route(sandbox_id, destination.port)
+        _check_ingress(request, route)
+        try:
+            return await self._proxy.carry(request, _target(route, destination.path))
+        except AgentEnvError as error:
+            if error.kind is Kind.UNAVAILABLE:
+                # A guest that falls silent has often just been ended; the client must learn which of the two it is.
+                await self._check_still_there(sandbox_id, route)
+            raise
+
+    async def _check_still_there(self, sandbox_id: SandboxId, route: Route) -> None:
+        now = await self._orchestrator.route(sandbox_id, route.port)
+        if now.generation != route.generation:
+            raise SandboxGone("The sandbox was not found")
+
+
+def _target(route: Route, path: str) -> Target:
+    mask = route.sandbox.mask_request_host
+    return Target(
+        owner=route.sandbox.id,
+        generation=route.generation,
+        host=route.host,
+        port=route.port,
+        path=path,
+        host_header=None if mask is None else mask.replace("${PORT}", str(route.port)),
+    )
+
+
+def _check_ingress(request: web.BaseRequest, route: Route) -> None:
+    """Private ports need the traffic token; the daemon's port is guarded by the daemon."""
+    sandbox = route.sandbox
+    if sandbox.allow_public_traffic or route.port == DAEMON_PORT:
+        return
+    tokens = request.headers.getall(_TRAFFIC_TOKEN, ())
+    expected = (sandbox.traffic_token or "").encode()
+    given = tokens[0].encode("utf-8", "surrogateescape") if len(tokens) == 1 else b""
+    if not expected or not secrets.compare_digest(given, expected):
+        raise PrivatePort(f"this port is private; send the sandbox's traffic token in {_TRAFFIC_TOKEN}")
+
+
+def _error_answer(error: AgentEnvError, destination: Destination) -> web.Response:
+    status = HTTPStatus.BAD_GATEWAY if _is_gateway_error(error) else status_of(error)
+    body: dict[str, object] = {"sandboxId": destination.shown_sandbox, "message": error.message, "code": int(status)}
+    if isinstance(error, SandboxGone) or (isinstance(error, NotFound) and status is HTTPStatus.BAD_GATEWAY):
+        body["message"] = "The sandbox was not found"
+    elif isinstance(error, PortClosed):
+        body["port"] = destination.port
+    headers = {} if status is HTTPStatus.BAD_GATEWAY else error_headers(error)
+    return json_answer(body, status=status, headers=headers)
+
+
+def _is_gateway_error(error: AgentEnvError) -> bool:
+    # Clients tell a dead sandbox from a closed port by the message of a 502, and by nothing else.
+    if isinstance(error, RouteNotFound):
+        return False
+    return error.kind in {Kind.NOT_FOUND, Kind.UNAVAILABLE}

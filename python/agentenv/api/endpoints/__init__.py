@@ -1,0 +1,1 @@
+"""One file per endpoint of the control plane: words in, one call, words out."""
