@@ -11,7 +11,10 @@ use tokio::net::TcpListener;
 use crate::http::{self, Request, Response};
 use crate::options::DaemonOptions;
 use crate::state::Daemon;
-use crate::{api, files, filesystem, forward, process};
+use crate::supervisor_line::Word;
+use crate::{api, connect, files, filesystem, forward, process};
+
+const OPEN_FILES_MAX: u64 = 65_536;
 
 /// The exact text is part of the contract.
 pub(crate) const UNAUTHORISED: &str =
@@ -19,6 +22,9 @@ pub(crate) const UNAUTHORISED: &str =
 
 /// Runs until the process ends.
 pub(crate) fn run(options: DaemonOptions) -> ExitCode {
+    // What processes create is readable by others, whatever the parent's mask was.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    raise_open_files_limit();
     // One thread: the daemon lives in every clone's memory, and its work is waiting.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -35,12 +41,22 @@ pub(crate) fn run(options: DaemonOptions) -> ExitCode {
     }
 }
 
+/// A thousand streams need some thousand descriptors; processes get the customary limit back.
+fn raise_open_files_limit() {
+    use nix::sys::resource::{getrlimit, setrlimit, Resource};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Failing leaves us with fewer streams, and says so when they run out.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(OPEN_FILES_MAX), hard);
+    }
+}
+
 async fn serve(options: DaemonOptions) -> std::io::Result<()> {
     let listener = TcpListener::bind(SocketAddr::new(options.listen, options.port)).await?;
     let address = listener.local_addr()?;
     let daemon = Arc::new(Daemon::new(options));
     tokio::spawn(forward::run(Arc::clone(&daemon)));
     println!("aenv-guest: ready on {address}");
+    daemon.supervisor.say(Word::Ready);
     http::server::serve(listener, move |request| answer(Arc::clone(&daemon), request)).await;
     Ok(())
 }
@@ -66,7 +82,7 @@ async fn route(daemon: Arc<Daemon>, request: Request) -> Response {
     match (&method, path.as_str()) {
         (_, "/files" | "/files/compose") => files::handle(daemon, request).await,
         (&Method::GET, "/health") => http::status(StatusCode::NO_CONTENT),
-        (&Method::GET, "/metrics") => api::metrics::get(&daemon).await,
+        (&Method::GET, "/metrics") => api::metrics::get(&daemon),
         (&Method::GET, "/envs") => http::json(StatusCode::OK, &daemon.global_environment()),
         (&Method::POST, "/init") => api::init::post(&daemon, request).await,
         (&Method::POST, "/shutdown") => api::shutdown::post(&daemon),
@@ -80,6 +96,12 @@ async fn route_service(daemon: Arc<Daemon>, request: Request, method: &Method, p
     match service {
         Some(("process.Process" | "filesystem.Filesystem", _)) if method != Method::POST => {
             method_not_allowed(method, path)
+        }
+        Some(("process.Process" | "filesystem.Filesystem", _))
+            if !connect::is_known_type(request.headers()) =>
+        {
+            let message = "content type must be application/json or application/connect+json";
+            http::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
         }
         Some(("process.Process", name)) => process::handle(daemon, name, request).await,
         Some(("filesystem.Filesystem", name)) => filesystem::handle(daemon, name, request).await,

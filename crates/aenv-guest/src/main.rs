@@ -13,6 +13,7 @@ mod options;
 mod paths;
 mod process;
 mod state;
+mod supervisor_line;
 mod users;
 
 use std::process::ExitCode;

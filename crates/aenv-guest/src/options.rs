@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// What the program prints when it does not understand its command line.
 pub(crate) const USAGE: &str =
     "usage: aenv-guest daemon [--listen ADDRESS] [--port PORT] [--state-directory DIRECTORY] \
-                                [--init-socket DESCRIPTOR]";
+                                [--cgroup DIRECTORY] [--init-socket DESCRIPTOR]";
 
 /// The port of the wire contract.
 pub(crate) const DEFAULT_PORT: u16 = 49983;
@@ -29,8 +29,17 @@ pub(crate) struct DaemonOptions {
     pub(crate) port: u16,
     /// Directory of the `.E2B_*` identity files.
     pub(crate) state_directory: PathBuf,
+    /// Directory in cgroup v2 below which each process gets a group; without it there are no groups.
+    pub(crate) cgroup: Option<PathBuf>,
     /// Descriptor of the socket to the first process, when it started us.
     pub(crate) init_socket: Option<i32>,
+}
+
+impl DaemonOptions {
+    /// Whether clock, host name and machine id are the daemon's to set: only below our own first process.
+    pub(crate) fn owns_machine(&self) -> bool {
+        self.init_socket.is_some()
+    }
 }
 
 impl Default for DaemonOptions {
@@ -39,6 +48,7 @@ impl Default for DaemonOptions {
             listen: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             port: DEFAULT_PORT,
             state_directory: PathBuf::from("/run/e2b"),
+            cgroup: None,
             init_socket: None,
         }
     }
@@ -84,6 +94,7 @@ fn parse_daemon(words: &[String]) -> Result<DaemonOptions, OptionsError> {
             "--listen" => options.listen = parse_value(option, value()?)?,
             "--port" => options.port = parse_value(option, value()?)?,
             "--state-directory" => options.state_directory = PathBuf::from(value()?),
+            "--cgroup" => options.cgroup = Some(PathBuf::from(value()?)),
             "--init-socket" => options.init_socket = Some(parse_value(option, value()?)?),
             _ => return Err(OptionsError::UnknownOption(option.clone())),
         }

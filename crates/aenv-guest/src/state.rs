@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::options::DaemonOptions;
+use crate::process::Registry;
 use crate::users::{self, User, UserError};
 
 /// Environment variables, in a stable order.
@@ -33,8 +34,12 @@ pub(crate) struct Settings {
 pub(crate) struct Daemon {
     /// Where and how the daemon was started.
     pub(crate) options: DaemonOptions,
+    /// How busy the processors were, between two looks.
+    pub(crate) processor_usage: crate::api::metrics::ProcessorUsage,
+    /// The line to the first process of the guest.
+    pub(crate) supervisor: crate::supervisor_line::SupervisorLine,
     /// The live processes and those that ended a moment ago.
-    pub(crate) processes: crate::process::Registry,
+    pub(crate) processes: Registry,
     settings: Mutex<Settings>,
 }
 
@@ -43,7 +48,10 @@ impl Daemon {
     pub(crate) fn new(options: DaemonOptions) -> Self {
         let identity = Environment::from([("E2B_SANDBOX".to_owned(), "true".to_owned())]);
         let settings = Mutex::new(Settings { identity, ..Settings::default() });
-        Self { options, processes: crate::process::Registry::default(), settings }
+        let processes = Registry::new(options.cgroup.clone());
+        let supervisor = crate::supervisor_line::SupervisorLine::open(options.init_socket);
+        let processor_usage = crate::api::metrics::ProcessorUsage::default();
+        Self { options, processor_usage, supervisor, processes, settings }
     }
 
     /// Locks the settings. Never keep the guard across an await.

@@ -1,6 +1,19 @@
-//! placeholder
+//! `POST /shutdown`: the host asks for a clean power-off.
+
+use hyper::StatusCode;
+
 use crate::http::{self, Response};
 use crate::state::Daemon;
-pub(crate) fn post(_daemon: &Daemon) -> Response {
-    http::status(hyper::StatusCode::NO_CONTENT)
+use crate::supervisor_line::Word;
+
+/// Passes the wish to the first process, which ends everything, this daemon included.
+pub(crate) fn post(daemon: &Daemon) -> Response {
+    if daemon.supervisor.say(Word::PowerOff) {
+        http::status(StatusCode::NO_CONTENT)
+    } else {
+        http::error(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this daemon does not run below the guest's first process",
+        )
+    }
 }

@@ -103,9 +103,20 @@ fn basic_name(value: &HeaderValue) -> Option<String> {
     Some(name.to_owned())
 }
 
+/// Whether the request is in a form that any call could have.
+pub(crate) fn is_known_type(headers: &HeaderMap) -> bool {
+    let given = content_type(headers);
+    [UNARY_TYPE, STREAM_TYPE].iter().any(|known| given.eq_ignore_ascii_case(known))
+}
+
+/// The content type without its parameters.
+fn content_type(headers: &HeaderMap) -> &str {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
 fn check_headers(headers: &HeaderMap, expected_type: &str) -> Result<(), ConnectError> {
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    let essence = content_type(headers);
     if !essence.eq_ignore_ascii_case(expected_type) {
         let message = format!("content type {essence:?} is not supported here; use {expected_type}");
         return Err(ConnectError::invalid_argument(message));

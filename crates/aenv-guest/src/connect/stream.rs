@@ -17,7 +17,7 @@ use super::ConnectError;
 use crate::http::Response;
 
 /// Frames that wait for a slow client. A frame is at most some 44 KiB, so a stream holds little memory.
-const QUEUED_FRAMES_MAX: usize = 4;
+const QUEUED_FRAMES_MAX: usize = 2;
 
 /// The client went away; the stream needs no more frames.
 #[derive(Debug, thiserror::Error)]

@@ -67,7 +67,6 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     // A broken connection concerns only its client, which has noticed.
     let _ = connection.await;

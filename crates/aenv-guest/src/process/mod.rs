@@ -1,16 +1,22 @@
-//! Connect service `process.Process`.
+//! Connect service `process.Process`: starts programs, carries their streams, signals them, says how they ended.
 
-use std::sync::Arc;
+mod descent;
+mod descriptor;
+mod environment;
+mod exit;
+mod frames;
+mod group;
+mod input;
+mod lifecycle;
+mod messages;
+mod output;
+mod registry;
+mod relay;
+mod service;
+mod spawn;
+mod start;
+mod terminal;
 
-use crate::connect::{unary_response, Code, ConnectError};
-use crate::http::{Request, Response};
-use crate::state::Daemon;
-
-/// Live processes.
-#[derive(Debug, Default)]
-pub(crate) struct Registry;
-
-/// Answers a call of the service.
-pub(crate) async fn handle(_daemon: Arc<Daemon>, method_name: &str, _request: Request) -> Response {
-    unary_response(Err::<(), _>(ConnectError::new(Code::Unimplemented, format!("no method {method_name}"))))
-}
+pub(crate) use environment::check_variable;
+pub(crate) use registry::Registry;
+pub(crate) use service::handle;

@@ -1,0 +1,78 @@
+//! The `Start` call: from the request to a running, supervised process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lifecycle::{self, Process};
+use super::messages::StartRequest;
+use super::output::Subscription;
+use super::spawn::{self, InputKind, Launch};
+use super::{environment, relay, terminal};
+use crate::connect::{
+    authorised_user, keepalive_interval, open_stream, read_single, timeout, Code, ConnectError,
+};
+use crate::http::{Request, Response};
+use crate::state::Daemon;
+use crate::users::User;
+
+/// Starts a process and streams its events.
+pub(super) async fn handle(daemon: Arc<Daemon>, request: Request) -> Result<Response, ConnectError> {
+    let keepalive = keepalive_interval(request.headers());
+    let limit = timeout(request.headers())?;
+    let user = authorised_user(&daemon, request.headers())?;
+    let message: StartRequest = read_single(request).await?;
+    let (process, subscription) = start(&daemon, &user, message, limit)?;
+    let (sender, response) = open_stream();
+    tokio::spawn(relay::relay_start(sender, process, subscription, keepalive));
+    Ok(response)
+}
+
+/// Never awaits: a caller who goes away leaves either no process or a supervised one.
+fn start(
+    daemon: &Arc<Daemon>,
+    user: &User,
+    message: StartRequest,
+    limit: Option<Duration>,
+) -> Result<(Arc<Process>, Subscription), ConnectError> {
+    let input = input_kind(&message)?;
+    let config = message.process;
+    if config.cmd.is_empty() {
+        return Err(ConnectError::invalid_argument("process.cmd must not be empty"));
+    }
+    let environment = environment::variables(daemon, user, &config)?;
+    let directory = environment::working_directory(daemon, user, &config)?;
+    let (group, entrance) = daemon.processes.groups.create().unzip();
+    let launch = Launch {
+        config: &config,
+        user,
+        directory: &directory,
+        environment: &environment,
+        input,
+        entrance: entrance.as_ref(),
+    };
+    let launched = spawn::launch(&launch).map_err(|error| start_error(&config.cmd, &error))?;
+    let request = lifecycle::Request { config, tag: message.tag, group };
+    let (process, outputs) =
+        Process::adopt(request, launched).map_err(|error| ConnectError::internal(error.to_string()))?;
+    let subscription = process.output.subscribe();
+    daemon.processes.insert(&process);
+    tokio::spawn(lifecycle::supervise(Arc::clone(daemon), Arc::clone(&process), outputs, limit));
+    Ok((process, subscription))
+}
+
+fn input_kind(message: &StartRequest) -> Result<InputKind, ConnectError> {
+    match (&message.pty, message.stdin) {
+        (Some(pty), _) => terminal::window(pty.size).map(InputKind::Terminal),
+        // Older clients know no such field and expect a pipe.
+        (None, None | Some(true)) => Ok(InputKind::Pipe),
+        (None, Some(false)) => Ok(InputKind::Null),
+    }
+}
+
+fn start_error(command: &str, error: &std::io::Error) -> ConnectError {
+    let code = match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Code::ResourceExhausted,
+        _ => Code::InvalidArgument,
+    };
+    ConnectError::new(code, spawn::describe_failure(command, error))
+}
