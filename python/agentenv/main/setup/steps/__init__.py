@@ -1,0 +1,1 @@
+"""The steps of the setup, one file each."""
