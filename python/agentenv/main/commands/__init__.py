@@ -1,0 +1,1 @@
+"""The server's own verbs: one file each, words in, a call, words out."""

@@ -1,0 +1,40 @@
+"""What a server of a home and a network prefix has on this host: for `doctor --leaks`, the demo and tests."""
+
+from pathlib import Path
+
+from agentenv.main.home import Home
+from agentenv.network.leftovers import find_leftovers
+from agentenv.network.pool import plan_of
+from agentenv.network.settings import NetworkSettings
+from agentenv.vmm.qemu.processes import find_orphans
+
+
+async def find_leaks(path: Path, network: NetworkSettings) -> list[str]:
+    """Return a line for everything that is there. With no server running, each is a leak.
+
+    Looks for monitors, namespaces, links, nft tables, opened firewall chains, mounts, and the directories and disks
+    of sandboxes.
+    """
+    home = Home(path)
+    leftovers = await find_leftovers(plan_of(network))
+    return [
+        *(f"monitor process {process.pid}" for process in find_orphans(home.sandboxes)),
+        *(f"network namespace {name}" for name in leftovers.namespaces),
+        *(f"network link {name}" for name in leftovers.links),
+        *(f"nft table {name}" for name in leftovers.tables),
+        *(f"rules in the firewall chain {name}" for name in leftovers.opened_chains),
+        *(f"mount {point}" for point in _mounts_below(path)),
+        *(f"directory {entry}" for entry in _entries(home.sandboxes)),
+        *(f"disk {entry}" for entry in _entries(home.disks)),
+    ]
+
+
+def _mounts_below(path: Path) -> list[str]:
+    # The fifth field is the mount point, with blanks written as octal escapes.
+    lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    points = [line.split(" ")[4].encode().decode("unicode_escape") for line in lines]
+    return [point for point in points if Path(point).is_relative_to(path)]
+
+
+def _entries(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []
