@@ -1,15 +1,19 @@
 //! Where blocking file system calls run: the runtime's blocking pool, behind a bound of our own, so that a file system
 //! that hangs costs some workers and never the async thread.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{oneshot, Semaphore, SemaphorePermit};
 
-/// Short calls that may be in the kernel at once.
-const CALLS_MAX: usize = 32;
+/// Short calls that may be in the kernel at once; fewer than the runtime's blocking threads, which others use too.
+const CALLS_MAX: usize = 12;
 /// How long a caller waits for its turn before it is told that the guest is busy.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Transfers take long, so their turn may come late.
+const TRANSFER_TURN_TIMEOUT: Duration = Duration::from_secs(60);
+/// A transfer's buffers are on the heap and nothing in it recurses.
+const TRANSFER_STACK_BYTES: usize = 128 << 10;
 
 static CALLS: Semaphore = Semaphore::const_new(CALLS_MAX);
 
@@ -40,9 +44,28 @@ where
     work.await.map_err(|_| BlockingError::Panicked)
 }
 
-/// A bound on long transfers, each of which is many short calls or one long one.
-pub(crate) async fn transfer_slot(slots: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, BlockingError> {
-    let slot = tokio::time::timeout(TURN_TIMEOUT, Arc::clone(slots).acquire_owned()).await;
+/// Runs a long blocking job on a thread of its own, so that slow clients never starve the short calls.
+pub(crate) async fn run_long<T, Work>(slot: SemaphorePermit<'static>, work: Work) -> Result<T, BlockingError>
+where
+    Work: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let (sender, receiver) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("transfer".into()).stack_size(TRANSFER_STACK_BYTES);
+    let started = thread.spawn(move || {
+        let _slot = slot;
+        // Nobody listens any more when the client has gone; the work is done all the same.
+        let _ = sender.send(work());
+    });
+    started.map_err(|_| BlockingError::Busy)?;
+    receiver.await.map_err(|_| BlockingError::Panicked)
+}
+
+/// Waits for a place among the long transfers.
+pub(crate) async fn transfer_slot(
+    slots: &'static Semaphore,
+) -> Result<SemaphorePermit<'static>, BlockingError> {
+    let slot = tokio::time::timeout(TRANSFER_TURN_TIMEOUT, slots.acquire()).await;
     Ok(slot.map_err(|_| BlockingError::Busy)?.expect("the semaphore is never closed"))
 }
 
@@ -59,10 +82,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_transfer_that_never_gets_its_turn_is_refused() {
-        let slots = Arc::new(Semaphore::new(1));
-        let held = transfer_slot(&slots).await.expect("free");
-        assert!(matches!(transfer_slot(&slots).await, Err(BlockingError::Busy)));
+        static SLOTS: Semaphore = Semaphore::const_new(1);
+        let held = transfer_slot(&SLOTS).await.expect("free");
+        assert!(matches!(transfer_slot(&SLOTS).await, Err(BlockingError::Busy)));
         drop(held);
-        transfer_slot(&slots).await.expect("free again");
+        drop(transfer_slot(&SLOTS).await.expect("free again"));
+    }
+
+    #[tokio::test]
+    async fn a_long_job_gives_its_slot_back() {
+        static SLOTS: Semaphore = Semaphore::const_new(1);
+        let slot = transfer_slot(&SLOTS).await.expect("free");
+        assert_eq!(run_long(slot, || 7).await.expect("done"), 7);
+        let slot = transfer_slot(&SLOTS).await.expect("free again");
+        assert!(matches!(run_long(slot, || panic!("a bug")).await, Err::<(), _>(BlockingError::Panicked)));
+        drop(transfer_slot(&SLOTS).await.expect("a panic gives it back too"));
     }
 }

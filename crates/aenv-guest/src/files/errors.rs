@@ -55,14 +55,18 @@ impl FileError {
         let shown = path.display();
         let Some(errno) = error.raw_os_error().map(Errno::from_raw) else {
             return match error.kind() {
-                io::ErrorKind::InvalidInput => Self::Invalid(format!("path '{shown}' is not usable: {error}")),
+                io::ErrorKind::InvalidInput => {
+                    Self::Invalid(format!("path '{shown}' is not usable: {error}"))
+                }
                 _ => Self::Failed(format!("'{shown}': {error}")),
             };
         };
         match errno {
             Errno::ENOENT => Self::NotFound(shown.to_string()),
             Errno::ENOSPC | Errno::EDQUOT => Self::OutOfSpace(shown.to_string()),
-            Errno::EACCES | Errno::EPERM | Errno::EROFS => Self::Forbidden(format!("'{shown}': {}", errno.desc())),
+            Errno::EACCES | Errno::EPERM | Errno::EROFS => {
+                Self::Forbidden(format!("'{shown}': {}", errno.desc()))
+            }
             Errno::ENXIO | Errno::ENODEV => Self::special(path),
             Errno::EISDIR
             | Errno::ENOTDIR
@@ -70,6 +74,7 @@ impl FileError {
             | Errno::ENAMETOOLONG
             | Errno::EINVAL
             | Errno::EAGAIN
+            | Errno::EEXIST
             | Errno::EXDEV
             | Errno::EFBIG
             | Errno::ETXTBSY => Self::Invalid(format!("'{shown}': {}", errno.desc())),

@@ -38,7 +38,9 @@ pub(crate) struct Signed<'a> {
 /// The signature that the holder of `token` would have made.
 pub(crate) fn sign(signed: &Signed<'_>, token: &str) -> String {
     let mut hash = Sha256::new();
-    for (index, part) in [signed.path, signed.operation.as_str(), signed.username, token].into_iter().enumerate() {
+    for (index, part) in
+        [signed.path, signed.operation.as_str(), signed.username, token].into_iter().enumerate()
+    {
         if index > 0 {
             hash.update(b":");
         }
@@ -62,7 +64,10 @@ mod tests {
     #[test]
     fn signatures_equal_those_of_the_sdk() {
         assert_eq!(sign(&signed(None), "tok"), "v1_PDhK3P0/VVi45RSAUklPxX4trWseAV9dTwwq5slGI3g");
-        assert_eq!(sign(&signed(Some(1_700_000_000)), "tok"), "v1_093FhtpxEsgb4bxwBlKaSzW/6svl6T49OrOTDHSjDvA");
+        assert_eq!(
+            sign(&signed(Some(1_700_000_000)), "tok"),
+            "v1_093FhtpxEsgb4bxwBlKaSzW/6svl6T49OrOTDHSjDvA"
+        );
     }
 
     #[test]

@@ -1,0 +1,223 @@
+//! Bodies of downloads: chunks that a blocking worker reads, one ahead of the client, so that a transfer of any size
+//! holds two chunks of memory. Knows no headers.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::pin::Pin;
+use std::task::{ready, Context, Poll};
+
+use bytes::Bytes;
+use flate2::write::GzEncoder;
+use flate2::Compression;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame};
+use tokio::sync::SemaphorePermit;
+use tokio::task::JoinHandle;
+
+use super::blocking::{self, BlockingError};
+
+/// Below the size from which the allocator maps and unmaps memory for each chunk.
+const CHUNK_BYTES: u64 = 120 << 10;
+
+/// Something that a worker reads chunk by chunk.
+pub(crate) trait Source: Send + 'static {
+    /// The next chunk; `None` at the end. Blocking.
+    fn next_chunk(&mut self) -> io::Result<Option<Bytes>>;
+}
+
+/// The bytes of a file as they are.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    head: Option<Bytes>,
+    file: File,
+    /// `None` reads to the end, for files whose size the kernel does not know.
+    remaining: Option<u64>,
+}
+
+impl Plain {
+    /// The whole file, whose first bytes have been read already.
+    pub(crate) fn whole(head: Bytes, file: File, size: Option<u64>) -> Self {
+        let remaining = size.map(|size| size.saturating_sub(head.len() as u64));
+        Self { head: Some(head), file, remaining }
+    }
+
+    /// A part of the file.
+    pub(crate) fn part(mut file: File, start: u64, length: u64) -> io::Result<Self> {
+        file.seek(SeekFrom::Start(start))?;
+        Ok(Self { head: None, file, remaining: Some(length) })
+    }
+}
+
+impl Source for Plain {
+    fn next_chunk(&mut self) -> io::Result<Option<Bytes>> {
+        if let Some(head) = self.head.take() {
+            return Ok(Some(head));
+        }
+        let wanted = self.remaining.map_or(CHUNK_BYTES, |remaining| remaining.min(CHUNK_BYTES));
+        let mut chunk = Vec::with_capacity(usize::try_from(wanted).unwrap_or_default());
+        let length = (&self.file).take(wanted).read_to_end(&mut chunk)? as u64;
+        if let Some(remaining) = &mut self.remaining {
+            if length < wanted {
+                // The length has been promised to the client: only a broken transfer tells the truth now.
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the file became shorter meanwhile",
+                ));
+            }
+            *remaining -= length;
+        }
+        Ok((!chunk.is_empty()).then(|| Bytes::from(chunk)))
+    }
+}
+
+/// Another source, compressed.
+#[derive(Debug)]
+pub(crate) struct Packed<S> {
+    plain: S,
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl<S: Source> Packed<S> {
+    /// Compresses what `plain` yields, fast rather than small: the network is near.
+    pub(crate) fn new(plain: S) -> Self {
+        Self { plain, encoder: Some(encoder()) }
+    }
+}
+
+impl<S: Source> Source for Packed<S> {
+    fn next_chunk(&mut self) -> io::Result<Option<Bytes>> {
+        while let Some(mut encoder) = self.encoder.take() {
+            let Some(chunk) = self.plain.next_chunk()? else {
+                return encoder.finish().map(|rest| Some(Bytes::from(rest)));
+            };
+            encoder.write_all(&chunk)?;
+            let packed = std::mem::take(encoder.get_mut());
+            self.encoder = Some(encoder);
+            if !packed.is_empty() {
+                return Ok(Some(Bytes::from(packed)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn encoder() -> GzEncoder<Vec<u8>> {
+    GzEncoder::new(Vec::new(), Compression::fast())
+}
+
+/// Whether compression would make a sample noticeably smaller.
+pub(crate) fn is_compressible(sample: &[u8]) -> bool {
+    let mut encoder = encoder();
+    let packed = encoder.write_all(sample).and_then(|()| encoder.finish());
+    packed.is_ok_and(|packed| packed.len() < sample.len() / 10 * 9)
+}
+
+type Reading<S> = JoinHandle<Result<(S, io::Result<Option<Bytes>>), BlockingError>>;
+
+struct SourceBody<S> {
+    reading: Option<Reading<S>>,
+    _slot: SemaphorePermit<'static>,
+}
+
+/// A body that yields the chunks of a source, and holds the slot until it is sent or dropped.
+pub(crate) fn stream<S: Source>(source: S, slot: SemaphorePermit<'static>) -> crate::http::Body {
+    SourceBody { reading: Some(read_next(source)), _slot: slot }.boxed_unsync()
+}
+
+fn read_next<S: Source>(mut source: S) -> Reading<S> {
+    tokio::spawn(blocking::run(move || {
+        let chunk = source.next_chunk();
+        (source, chunk)
+    }))
+}
+
+impl<S: Source> Body for SourceBody<S> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
+        let outcome = ready!(Pin::new(reading).poll(context));
+        self.reading = None;
+        let (source, chunk) = outcome.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        let Some(chunk) = chunk? else { return Poll::Ready(None) };
+        self.reading = Some(read_next(source));
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    fn file(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(bytes).expect("written");
+        file.seek(SeekFrom::Start(0)).expect("sought");
+        file
+    }
+
+    fn sample(length: usize) -> Vec<u8> {
+        (0..length).map(|index| (index / 7 % 251) as u8).collect()
+    }
+
+    async fn collect(source: impl Source) -> io::Result<Vec<u8>> {
+        static SLOTS: Semaphore = Semaphore::const_new(8);
+        let slot = SLOTS.acquire().await.expect("open");
+        Ok(stream(source, slot).collect().await?.to_bytes().to_vec())
+    }
+
+    #[tokio::test]
+    async fn parts_and_wholes_arrive_complete() {
+        let bytes = sample(400_000);
+        let part = Plain::part(file(&bytes), 1_000, 300_000).expect("sought");
+        assert!(collect(part).await.expect("read") == bytes[1_000..301_000]);
+        let mut rest = file(&bytes);
+        rest.seek(SeekFrom::Start(10)).expect("sought");
+        let whole = Plain::whole(Bytes::copy_from_slice(&bytes[..10]), rest, Some(400_000));
+        assert!(collect(whole).await.expect("read") == bytes);
+    }
+
+    #[tokio::test]
+    async fn unknown_sizes_end_at_the_end() {
+        let bytes = sample(250_000);
+        assert!(collect(Plain::whole(Bytes::new(), file(&bytes), None)).await.expect("read") == bytes);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_shrank_breaks_the_transfer() {
+        let error =
+            collect(Plain::part(file(b"short"), 0, 10).expect("sought")).await.expect_err("too short");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[tokio::test]
+    async fn packed_bytes_unpack_to_the_same() {
+        let bytes = sample(500_000);
+        let packed =
+            collect(Packed::new(Plain::part(file(&bytes), 0, 500_000).expect("sought"))).await.expect("read");
+        assert!(packed.len() < bytes.len() / 2);
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut unpacked).expect("valid gzip");
+        assert!(unpacked == bytes);
+    }
+
+    #[test]
+    fn noise_is_not_compressible() {
+        let mut state = 1_u64;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .take(65_536)
+        .collect();
+        assert!(!is_compressible(&noise));
+        assert!(is_compressible(&sample(65_536)));
+    }
+}
