@@ -123,7 +123,9 @@ def _translated(url: str, broken: type[ServerUnreachable | StreamLost]) -> Itera
     try:
         yield
     except aiohttp.ClientConnectorError as error:
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.os_error)
+        # The loop words a refused connection in Python's own way; a name that is not found has no errno of the system.
+        known = error.errno is not None and error.errno > 0
+        reason = os.strerror(error.errno or 0) if known else error.os_error.strerror
         raise ServerUnreachable(f"nothing answers at {server} ({reason}); check the address and the server") from error
     except aiohttp.ConnectionTimeoutError as error:
         raise ServerUnreachable(f"nothing answers at {server} in time; check the address and the server") from error
