@@ -1,0 +1,52 @@
+# The verbs of this repository. Each brings what it needs, and does nothing twice; `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help setup demo test unit lint fmt bench server-tools dev-tools
+
+export PATH := $(CURDIR)/build/rust/bin:$(PATH)
+BIN := .venv/bin
+# The daemon is linked statically. Cargo builds everything anew when flags change, so these have a place of their own.
+export RUSTFLAGS := -C target-feature=+crt-static
+CARGO_TARGET := --target $(shell uname -m)-unknown-linux-gnu --target-dir target/static
+
+help:  ## Show this list.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: server-tools  ## Prepare this machine for a server: packages, guest kernel, guest daemon, base image.
+	@$(BIN)/aenv setup
+
+demo: dev-tools  ## Set up, start a server, drive a sandbox with the official E2B SDK, clean up.
+	@$(BIN)/aenv demo
+
+test: lint  ## Run every check and test: lint, Rust, Python, real virtual machines.
+	@$(BIN)/aenv setup
+	cargo test --locked --workspace $(CARGO_TARGET)
+	$(BIN)/pytest
+
+unit: dev-tools  ## Run the fast Python tests that need no root and no virtual machine.
+	$(BIN)/pytest tests/unit
+
+lint: dev-tools  ## Check format, types, import layers, Rust lints, and words that must not be committed.
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets $(CARGO_TARGET) -- -D warnings
+	scripts/check-words
+
+fmt: dev-tools  ## Format all code.
+	$(BIN)/ruff format
+	cargo fmt --all
+
+bench: dev-tools  ## Measure against floors and write build/bench.json; ONLY=name,name chooses.
+	@$(BIN)/aenv setup
+	$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY))
+
+server-tools:
+	@scripts/bootstrap server
+
+dev-tools:
+	@scripts/bootstrap dev
