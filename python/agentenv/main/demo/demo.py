@@ -75,12 +75,12 @@ class Story:
 def run_demo(settings: Settings, *, skip_setup: bool) -> None:
     """Tell the whole story. Raises `DemoFailed` where something is not as it must be."""
     sdk = _import_sdk()
-    settings = settings.model_copy(update={"network": settings.network.model_copy(update=_NETWORK)})
+    settings = demo_settings(settings)
     story = Story(Console())
     if not skip_setup:
         with story.step("set this machine up"):
             _set_up(settings, story.console)
-    with scratch_home(settings.home) as home:
+    with scratch_home(settings.home, "demo") as home:
         with ExitStack() as stack:
             with story.step("start a server") as result:
                 server = stack.enter_context(scratch_server(home, settings))
@@ -91,6 +91,11 @@ def run_demo(settings: Settings, *, skip_setup: bool) -> None:
         with story.step("look for anything left behind") as result:
             _check_leaks(settings, home, result)
     story.console.print(story.table())
+
+
+def demo_settings(settings: Settings) -> Settings:
+    """Return the settings of the demo's server, made from those of this machine."""
+    return settings.model_copy(update={"network": settings.network.model_copy(update=_NETWORK)})
 
 
 def _set_up(settings: Settings, console: Console) -> None:

@@ -7,7 +7,7 @@ import select
 import shutil
 import subprocess  # noqa: TID251 - a plain synchronous program without an event loop
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,32 +42,38 @@ class ScratchServer:
 
 
 @contextlib.contextmanager
-def scratch_home(prepared: Path) -> Iterator[Home]:
-    """Yield a home below another, whose prepared files it borrows, and remove it afterwards.
+def scratch_home(prepared: Path, name: str) -> Iterator[Home]:
+    """Yield the home `name` below another, whose prepared files it borrows, and remove it afterwards.
 
-    Its place is always the same: what a killed demo left in it is cleaned by the next demo's server.
+    Its place is always the same: what a killed program left in it is cleaned by the next one's server.
     """
-    home = Home(prepared / "demo")
+    home = Home(prepared / name)
     home.make()
-    for name in _PREPARED:
-        link = home.path / name
-        if (prepared / name).exists() and not link.exists():
-            link.symlink_to(prepared / name)
+    for part in _PREPARED:
+        link = home.path / part
+        if (prepared / part).exists() and not link.exists():
+            link.symlink_to(prepared / part)
     yield home
     shutil.rmtree(home.path)
 
 
 @contextlib.contextmanager
-def scratch_server(home: Home, settings: Settings) -> Iterator[ScratchServer]:
+def scratch_server(
+    home: Home, settings: Settings, extra_environment: Mapping[str, str] | None = None
+) -> Iterator[ScratchServer]:
     """Start a server in `home` on a free port, and stop it and wait for its end afterwards."""
-    environment = os.environ | {
-        "AENV_HOME": str(home.path),
-        "AENV_API_KEY": f"demo-{secrets.token_hex(8)}",
-        "AENV_NETWORK__PREFIX": settings.network.prefix,
-        "AENV_NETWORK__NETWORK": str(settings.network.network),
-        "AENV_NETWORK__MAX_SLOTS": str(settings.network.max_slots),
-        "AENV_NETWORK__UID_BASE": str(settings.network.uid_base),
-    }
+    environment = (
+        os.environ
+        | (extra_environment or {})
+        | {
+            "AENV_HOME": str(home.path),
+            "AENV_API_KEY": f"demo-{secrets.token_hex(8)}",
+            "AENV_NETWORK__PREFIX": settings.network.prefix,
+            "AENV_NETWORK__NETWORK": str(settings.network.network),
+            "AENV_NETWORK__MAX_SLOTS": str(settings.network.max_slots),
+            "AENV_NETWORK__UID_BASE": str(settings.network.uid_base),
+        }
+    )
     log_path = home.path / "server.log"
     with log_path.open("w") as log_file:
         process = subprocess.Popen(
