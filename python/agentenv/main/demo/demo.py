@@ -56,7 +56,8 @@ class Story:
     @contextmanager
     def step(self, name: str) -> Iterator[list[str]]:
         """Time a step; the lines put into the yielded list are shown as its result."""
-        begin, result = time.perf_counter(), []
+        begin = time.perf_counter()
+        result: list[str] = []
         yield result
         seconds = time.perf_counter() - begin
         self.rows.append((name, result[0] if result else "", seconds))

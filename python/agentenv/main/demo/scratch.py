@@ -7,12 +7,13 @@ import select
 import shutil
 import subprocess  # noqa: TID251 - a plain synchronous program without an event loop
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentenv.base.errors import Unavailable
-from agentenv.main.home import Home
+from agentenv.main.home import Home, HomeInUse, HomeLock
 from agentenv.main.settings import Settings
 
 _PREPARED = ("boot", "images", "kernels", "probe")
@@ -49,12 +50,27 @@ def scratch_home(prepared: Path, name: str) -> Iterator[Home]:
     """
     home = Home(prepared / name)
     home.make()
+    _wait_until_free(home)
     for part in _PREPARED:
         link = home.path / part
         if (prepared / part).exists() and not link.exists():
             link.symlink_to(prepared / part)
     yield home
     shutil.rmtree(home.path)
+
+
+def _wait_until_free(home: Home) -> None:
+    """Wait for the server of a killed program, which has been told to stop. Raises `HomeInUse` when it stays."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    while True:
+        try:
+            HomeLock(home).release()
+        except HomeInUse:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)  # noqa: TID251 - a plain synchronous program without an event loop
+        else:
+            return
 
 
 @contextlib.contextmanager
