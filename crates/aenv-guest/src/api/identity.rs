@@ -18,7 +18,7 @@ pub(super) fn write_files(directory: &Path, identity: &Environment) -> io::Resul
 }
 
 /// Whether the kernel and everybody else could bear this host name.
-pub(super) fn is_host_name(name: &str) -> bool {
+pub(crate) fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty()
             && !label.starts_with('-')

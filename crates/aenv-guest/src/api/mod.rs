@@ -6,3 +6,5 @@ pub(crate) mod init;
 pub(crate) mod metrics;
 pub(crate) mod shutdown;
 mod timestamp;
+
+pub(crate) use identity::is_host_name;

@@ -1,0 +1,66 @@
+//! Writes into the user's image after the switch: inside the new root no link leads out of it, and files are replaced
+//! whole, never written through a link.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Makes a directory, with its parents, unless it is there. Minimal images lack many.
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o755).recursive(true).create(path) {
+        // A directory behind a link is good enough to mount on.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        other => other,
+    }
+}
+
+/// Puts a file in place of whatever has its name: another file, or a link that leads nowhere.
+pub(super) fn replace_file(path: &Path, content: &str) -> io::Result<()> {
+    let beside = path_beside(path);
+    let _ = fs::remove_file(&beside);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside)?;
+    let outcome = file.write_all(content.as_bytes()).and_then(|()| fs::rename(&beside, path));
+    if outcome.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    outcome
+}
+
+fn path_beside(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".aenv-new");
+    beside.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacing_does_not_follow_links() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (victim, link) = (directory.path().join("victim"), directory.path().join("link"));
+        fs::write(&victim, "untouched").expect("written");
+        std::os::unix::fs::symlink(&victim, &link).expect("linked");
+        let dangling = directory.path().join("dangling");
+        std::os::unix::fs::symlink("/not/there", &dangling).expect("linked");
+        for path in [&link, &dangling] {
+            replace_file(path, "new").expect("replaced");
+            assert_eq!(fs::read_to_string(path).expect("read"), "new");
+            assert!(!fs::symlink_metadata(path).expect("there").is_symlink());
+        }
+        assert_eq!(fs::read_to_string(victim).expect("read"), "untouched");
+    }
+
+    #[test]
+    fn making_a_directory_accepts_one_behind_a_link() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("real")).expect("made");
+        std::os::unix::fs::symlink("real", directory.path().join("link")).expect("linked");
+        std::os::unix::fs::symlink("nowhere", directory.path().join("dangling")).expect("linked");
+        make_directory(&directory.path().join("link")).expect("there");
+        make_directory(&directory.path().join("new/deep")).expect("made");
+        make_directory(&directory.path().join("dangling")).expect_err("leads nowhere");
+    }
+}
