@@ -1,0 +1,59 @@
+"""Checks of what runs guests: KVM as the host shows it, and the driver and accelerator that a probe really started."""
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentenv.base.errors import AgentEnvError
+from agentenv.main.doctor.check import Check, State
+from agentenv.vmm.base import Accelerator
+
+_KVM = Path("/dev/kvm")
+_SLOW = "guests are emulated, which is several times slower: use a machine with KVM where speed matters"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFinding:
+    """What a probe found: the driver and accelerator of new guests, and why better ones were turned down."""
+
+    driver: str
+    accelerator: Accelerator
+    turned_down: tuple[str, ...]
+
+
+ProbeMachine = Callable[[], Awaitable[MachineFinding]]
+
+
+async def examine_machine(probe: ProbeMachine) -> Sequence[Check]:
+    """Start a guest, and say by what it ran."""
+    try:
+        finding = await probe()
+    except AgentEnvError as error:
+        value, _, remedy = error.message.partition("; ")
+        return [_kvm(None), Check("driver", State.MISSING, value, remedy or "see the message")]
+    value = f"{finding.driver} with {finding.accelerator}"
+    if finding.accelerator is Accelerator.KVM:
+        return [_kvm(finding), Check("driver", State.OK, value)]
+    return [_kvm(finding), Check("driver", State.WARNING, value, _SLOW)]
+
+
+def _kvm(finding: MachineFinding | None) -> Check:
+    if finding is not None and finding.accelerator is Accelerator.KVM:
+        return Check("kvm", State.OK, "a guest runs")
+    reason = _visible_reason()
+    if finding is not None and finding.turned_down:
+        reason = "; ".join(finding.turned_down)
+    remedy = "enable virtualisation in the firmware, or nested virtualisation on the cloud's host, and load the module"
+    return Check("kvm", State.WARNING, reason or "not tried with a guest", remedy)
+
+
+def _visible_reason() -> str:
+    """Return why KVM cannot work, as far as the host shows it without a guest; empty when nothing speaks against it."""
+    if not _KVM.exists():
+        return f"there is no {_KVM}"
+    try:
+        os.close(os.open(_KVM, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        return f"{_KVM}: {error.strerror}"
+    return ""
