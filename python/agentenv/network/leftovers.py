@@ -10,7 +10,7 @@ from agentenv.network.errors import NetworkFailed, translated
 from agentenv.network.plan import AddressPlan
 
 _POLL_SECONDS = 0.005
-_PATIENCE_SECONDS = 2.0
+_PATIENCE_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,22 @@ async def remove_slots(names: Iterable[str], clock: Clock) -> None:
         return
     with translated("removing namespaces"):
         await namespaces.run_in_own_thread("remove", lambda: namespaces.remove(*doomed))
-        deadline = clock.monotonic() + _PATIENCE_SECONDS
-        while _linked(doomed) and clock.monotonic() < deadline:
-            await clock.sleep(_POLL_SECONDS)
-    if staying := _linked(doomed):
+    if staying := await _wait_gone(doomed, clock):
         with translated("removing links"):
             await namespaces.run_in_own_thread("remove", lambda: links.delete(staying))
         if still := _linked(doomed):
             raise NetworkFailed(f"the links {', '.join(still)} cannot be removed")
+
+
+async def _wait_gone(names: list[str], clock: Clock) -> list[str]:
+    """Wait as long as links go; return those that stay."""
+    left, progress = _linked(names), clock.monotonic()
+    while left and clock.monotonic() - progress < _PATIENCE_SECONDS:
+        await clock.sleep(_POLL_SECONDS)
+        before, left = left, _linked(names)
+        if len(left) < len(before):
+            progress = clock.monotonic()
+    return left
 
 
 def _linked(names: Iterable[str]) -> list[str]:

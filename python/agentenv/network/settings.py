@@ -31,7 +31,7 @@ class NetworkSettings(BaseModel):
     )
     ready_slots_low: int = Field(default=4, ge=0, description="When fewer slots are ready, more are made.")
     ready_slots_high: int = Field(default=8, ge=0, description="Refill up to, and trim down to, this many ready slots.")
-    create_at_once: int = Field(default=2, ge=1, le=64, description="Slots made or taken down in parallel.")
+    create_at_once: int = Field(default=4, ge=1, le=64, description="Slots made or taken down in parallel.")
     cool_down_seconds: float = Field(
         default=5.0, ge=0, le=3600, description="How long a released slot rests before it is given out again."
     )
