@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
@@ -49,8 +51,9 @@ class Peer:
 
     def reset(self) -> None:
         """End the connection with a RST."""
-        transport = self.writer.transport
-        transport.abort()
+        linger_not_at_all = struct.pack("ii", 1, 0)
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_not_at_all)
+        self.writer.transport.abort()
 
     async def close(self) -> None:
         self.writer.close()

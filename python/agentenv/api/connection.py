@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from aiohttp import web
 
@@ -19,6 +20,21 @@ Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 class ClientConnection(web.RequestHandler):
     """Speaks HTTP/1.1 with one client."""
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        super().data_received(data)
+        if self._current_request is not None:
+            self.break_malformed_body(self._current_request)
+
+    def break_malformed_body(self, request: web.BaseRequest) -> None:
+        """Wake whoever reads a body that turned out to be malformed.
+
+        aiohttp queues its 400 as the next message and leaves the body without an end. A next message before the end
+        of the body can be nothing else.
+        """
+        if self._messages and not request.content.is_eof() and request.content.exception() is None:
+            request.content.set_exception(web.RequestPayloadError("the request body is malformed"))
 
     def handle_error(
         self,
@@ -45,8 +61,19 @@ class ConnectionFactory(web.Server):
     """Makes a `ClientConnection` for each client that connects."""
 
     def __init__(self, answer: Answer, settings: ApiSettings) -> None:
-        super().__init__(answer, handler_cancellation=True)
+        super().__init__(self._handle, handler_cancellation=True)
+        self._answer = answer
         self._settings = settings
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = cast("ClientConnection", request.protocol)
+        connection.break_malformed_body(request)
+        response = await self._answer(request)
+        if request.content.exception() is not None:
+            # What follows cannot be told from the rest of the body: this was the last answer.
+            request.content.feed_eof()
+            response.force_close()
+        return response
 
     def __call__(self) -> ClientConnection:
         """Return the protocol of a new connection."""

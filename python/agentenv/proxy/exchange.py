@@ -14,7 +14,7 @@ from agentenv.proxy.lanes import Lane
 from agentenv.proxy.relay import relay_body
 from agentenv.proxy.settings import ProxySettings
 from agentenv.proxy.tunnel import run_tunnel
-from agentenv.proxy.upstream import UpstreamConnection
+from agentenv.proxy.upstream import UpstreamConnection, reset
 
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -51,6 +51,7 @@ class Exchange:
         self._is_sent = False
         self._body_failure: RequestBodyBroken | None = None
         self._has_answered = False
+        self._has_switched = False
 
     async def run(self, supervisor: Supervisor) -> web.StreamResponse:
         """Carry the exchange to its end."""
@@ -112,7 +113,8 @@ class Exchange:
             self._is_sent = True
             return await self._answer(connection)
         except BaseException:
-            self._lane.discard(connection)
+            if not self._has_switched:
+                connection.abort()
             raise
 
     async def _stream_request(self, head: bytes, supervisor: Supervisor) -> web.StreamResponse:
@@ -123,7 +125,7 @@ class Exchange:
             sending = supervisor.start("proxy_request_body", self._send_body(connection))
             return await self._answer(connection)
         except BaseException:
-            self._lane.discard(connection)
+            connection.abort()
             raise
         finally:
             if sending is not None:
@@ -195,8 +197,9 @@ class Exchange:
 
     async def _switch(self, connection: UpstreamConnection, head: AnswerHead) -> web.StreamResponse:
         await self._request.writer.write(write_switch(head))
+        # From here on the tunnel decides how the connection ends: what was received may still have to be delivered.
+        self._has_switched = True
         await run_tunnel(self._request, connection)
-        self._lane.discard(connection)
         return Carried(101, keeps_alive=False)
 
     async def _relay(self, connection: UpstreamConnection, head: AnswerHead) -> web.StreamResponse:
@@ -209,13 +212,15 @@ class Exchange:
         try:
             await relay_body(connection, head, self._request.writer.write, is_chunked=is_chunked)
         except GuestAnswerBroken:
-            self._lane.discard(connection)
+            connection.abort()
             self._break_client(ends_by_close=ends_by_close)
             return Carried(head.status, keeps_alive=False)
-        if head.keeps_alive and head.framing is not Framing.CLOSE and self._is_sent and self._upgrade is None:
+        if not self._is_sent:
+            connection.abort()
+        elif head.keeps_alive and head.framing is not Framing.CLOSE and self._upgrade is None:
             self._lane.keep(connection, self._target.port)
         else:
-            self._lane.discard(connection)
+            connection.close()
         return Carried(head.status, keeps_alive=keeps_alive)
 
     def _break_client(self, *, ends_by_close: bool) -> None:
@@ -225,7 +230,7 @@ class Exchange:
             return
         if ends_by_close:
             # Without a length, an orderly close would look complete; only a reset does not.
-            transport.abort()
+            reset(transport)
         else:
             transport.close()
 

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 
 from agentenv.proxy.base import Target
 from agentenv.proxy.errors import ExchangesExhausted, SandboxGone
@@ -15,11 +17,12 @@ class Lane:
     Invariant: once cut, a lane neither gives out nor keeps a connection.
     """
 
-    def __init__(self, generation: int, settings: ProxySettings) -> None:
+    def __init__(self, generation: int, settings: ProxySettings, when_empty: Callable[[], None]) -> None:
         self.generation = generation
         self.exchanges = 0
         self.is_cut = False
         self._settings = settings
+        self._when_empty = when_empty
         self._open: set[UpstreamConnection] = set()
         self._idle: defaultdict[int, list[UpstreamConnection]] = defaultdict(list)
         self._idle_count = 0
@@ -39,7 +42,7 @@ class Lane:
                 connection.idle_timer.cancel()
             if connection.is_reusable:
                 return connection
-            self.discard(connection)
+            connection.close()
         return None
 
     async def open(self, target: Target) -> UpstreamConnection:
@@ -53,24 +56,20 @@ class Lane:
             connection.abort()
             raise SandboxGone("The sandbox was not found")
         self._open.add(connection)
+        connection.when_lost = self._lose
         return connection
 
     def keep(self, connection: UpstreamConnection, port: int) -> None:
         """Take back a connection whose exchange is complete."""
         is_full = self._idle_count >= self._settings.idle_connections_per_sandbox
         if self.is_cut or is_full or not connection.is_reusable:
-            self.discard(connection)
+            connection.close()
             return
         self._idle[port].append(connection)
         self._idle_count += 1
         connection.idle_timer = asyncio.get_running_loop().call_later(
             self._settings.idle_connection_seconds, self._expire, connection, port
         )
-
-    def discard(self, connection: UpstreamConnection) -> None:
-        """End a connection."""
-        self._open.discard(connection)
-        connection.abort()
 
     def cut(self) -> None:
         """End all connections, used or not."""
@@ -79,16 +78,20 @@ class Lane:
             if connection.idle_timer is not None:
                 connection.idle_timer.cancel()
             connection.abort("the sandbox was ended")
-        self._open.clear()
         self._idle.clear()
         self._idle_count = 0
+
+    def _lose(self, connection: UpstreamConnection) -> None:
+        self._open.discard(connection)
+        if self.is_empty:
+            self._when_empty()
 
     def _expire(self, connection: UpstreamConnection, port: int) -> None:
         idle = self._idle[port]
         if connection in idle:
             idle.remove(connection)
             self._idle_count -= 1
-            self.discard(connection)
+            connection.close()
         if not idle:
             del self._idle[port]
 
@@ -110,7 +113,9 @@ class Lanes:
             lane.cut()
             lane = None
         if lane is None:
-            lane = self._by_owner[target.owner] = Lane(target.generation, self._settings)
+            lane = self._by_owner[target.owner] = Lane(
+                target.generation, self._settings, partial(self._forget_if_empty, target.owner)
+            )
         if lane.generation > target.generation:
             raise SandboxGone("The sandbox was not found")
         if lane.exchanges >= self._settings.exchanges_per_sandbox:

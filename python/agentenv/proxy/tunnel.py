@@ -6,15 +6,22 @@ from typing import cast
 from aiohttp import web
 from aiohttp.http import WebSocketReader
 
-from agentenv.proxy.upstream import UpstreamConnection
+from agentenv.proxy.upstream import UpstreamConnection, reset
 
 
 class _End(asyncio.Protocol):
-    """One side of a tunnel: what it receives, the other side writes; when the other cannot write, it does not read."""
+    """One side of a tunnel: what it receives, the other side writes; when the other cannot write, it does not read.
 
-    def __init__(self, transport: asyncio.Transport, over: "asyncio.Future[None]") -> None:
+    The protocol that it replaces on its transport still learns of the end.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, replaced: asyncio.BaseProtocol, over: "asyncio.Future[None]"
+    ) -> None:
         self.transport = transport
         self.has_ended = False
+        self.is_lost = False
+        self._replaced = replaced
         self._over = over
         self._other: _End | None = None
 
@@ -48,25 +55,13 @@ class _End(asyncio.Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
         if exc is None:
             self.other.transport.close()
         else:
-            self.other.transport.abort()
+            reset(self.other.transport)
         if not self._over.done():
             self._over.set_result(None)
-
-
-class _ClientEnd(_End):
-    """The client's side; aiohttp's own protocol, which it replaced, still has to learn of the end."""
-
-    def __init__(
-        self, transport: asyncio.Transport, over: "asyncio.Future[None]", replaced: asyncio.BaseProtocol
-    ) -> None:
-        super().__init__(transport, over)
-        self._replaced = replaced
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
         self._replaced.connection_lost(exc)
 
 
@@ -91,16 +86,20 @@ async def run_tunnel(request: web.BaseRequest, upstream: UpstreamConnection) -> 
     """
     client_transport = request.transport
     if client_transport is None or request.protocol is None:
+        upstream.abort()
         return
     tail = _Tail()
     request.protocol.set_parser(cast("WebSocketReader", tail))
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    client = _ClientEnd(client_transport, over, request.protocol)
-    guest = _End(upstream.transport, over)
+    client = _End(client_transport, request.protocol, over)
+    guest = _End(upstream.transport, upstream, over)
     client.join(guest)
     guest.join(client)
     for piece in upstream.take_pieces():
         client_transport.write(piece)
+    if guest.transport.is_closing():
+        client_transport.close()
+        return
     if tail.data:
         guest.transport.write(tail.data)
     guest.transport.set_protocol(guest)
@@ -109,7 +108,8 @@ async def run_tunnel(request: web.BaseRequest, upstream: UpstreamConnection) -> 
         guest.eof_received()
     try:
         await over
-    except BaseException:
-        client_transport.abort()
-        guest.transport.abort()
-        raise
+    finally:
+        # Once one side is lost, the other is being flushed and closed; anything else that ends us breaks both.
+        if not client.is_lost and not guest.is_lost:
+            reset(client_transport)
+            reset(guest.transport)

@@ -1,11 +1,16 @@
 """One TCP connection to a guest, as a bounded stream of received pieces. Knows nothing of HTTP."""
 
 import asyncio
+import socket
+import struct
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 from agentenv.proxy.base import Target
 from agentenv.proxy.errors import GuestAnswerBroken, GuestSilent, PortClosed
+
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -27,6 +32,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_writing_paused = False
         self._sender: asyncio.Future[None] | None = None
         self.idle_timer: asyncio.TimerHandle | None = None
+        self.when_lost: Callable[[UpstreamConnection], None] | None = None
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -70,6 +76,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._failure = "the program in the sandbox reset the connection"
         self._wake_receiver()
         self._wake_sender()
+        if self.when_lost is not None:
+            self.when_lost(self)
 
     def pause_writing(self) -> None:
         """Called by asyncio."""
@@ -116,12 +124,16 @@ class UpstreamConnection(asyncio.Protocol):
             raise GuestAnswerBroken(self._failure or "the program in the sandbox closed the connection")
         self.transport.write(data)
 
+    def close(self) -> None:
+        """End the connection in order, when everything was said."""
+        self.transport.close()
+
     def abort(self, why: str = "the connection to the sandbox was ended") -> None:
         """End the connection now; a waiting `receive` raises instead of seeing a clean end."""
         if self._failure is None:
             self._failure = why
         if self._transport is not None:
-            self._transport.abort()
+            reset(self._transport)
         self._wake_receiver()
         self._wake_sender()
 
@@ -142,6 +154,15 @@ class UpstreamConnection(asyncio.Protocol):
     def _wake_sender(self) -> None:
         if self._sender is not None and not self._sender.done():
             self._sender.set_result(None)
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """End a connection so that the other side cannot take it for an orderly end."""
+    # Closing sends FIN, even after abort(); only a socket that does not linger sends RST.
+    sock = transport.get_extra_info("socket")
+    if sock is not None and not transport.is_closing():
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()
 
 
 async def connect(target: Target, *, timeout_seconds: float, limit: int) -> UpstreamConnection:
