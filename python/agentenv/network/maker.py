@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Protocol
 
 from agentenv.base import log
@@ -23,6 +24,10 @@ class SlotMaker(Protocol):
 
     async def prepare_host(self, keep: frozenset[int]) -> None:
         """Remove leftovers except the slots in `keep`, and make the host ready for slots."""
+        ...
+
+    async def mend_host(self) -> None:
+        """Put back what somebody else took from the host since it was prepared."""
         ...
 
     async def clear_host(self, keep: frozenset[int]) -> None:
@@ -71,24 +76,38 @@ class KernelSlotMaker:
         resolvers = find_resolvers(self._settings.dns_servers)
         if resolvers.problem is not None:
             _log.warning("network_resolver_missing", problem=resolvers.problem)
-        self._fence = Fence(
-            denied=self._fence.denied,
-            allowed=self._fence.allowed,
-            dns_servers=resolvers.servers,
-            max_connections=self._fence.max_connections,
-        )
-        with translated("switching IPv4 forwarding on"):
-            switched = links.write_setting("ipv4/ip_forward", "1")
+        self._fence = replace(self._fence, dns_servers=resolvers.servers)
         await nft.apply(rules.host_ruleset(self._plan, self._fence))
-        opened = await host_firewall.open_forwarding(self._plan) if self._settings.open_host_firewall else []
+        switched, opened = await self._open_the_way()
         _log.info(
             "network_host_prepared",
             network=str(self._plan.network),
             resolvers=[str(server) for server in resolvers.servers],
             resolver_source=resolvers.source,
             forwarding_switched_on=switched,
-            opened_chains=[str(chain) for chain in opened],
+            opened_chains=opened,
         )
+
+    async def mend_host(self) -> None:
+        """A reload of another firewall flushes every table, and with ours the fence before the host's addresses."""
+        is_fenced = await nft.has_table(self._plan.prefix)
+        if not is_fenced:
+            await nft.apply(rules.host_ruleset(self._plan, self._fence))
+        switched, opened = await self._open_the_way()
+        if switched or opened or not is_fenced:
+            _log.warning(
+                "network_host_mended",
+                rules_were_missing=not is_fenced,
+                forwarding_switched_on=switched,
+                opened_chains=opened,
+            )
+
+    async def _open_the_way(self) -> tuple[bool, list[str]]:
+        """Let the host forward; return whether that was off, and the foreign chains that had to be opened."""
+        with translated("switching IPv4 forwarding on"):
+            switched = links.write_setting("ipv4/ip_forward", "1")
+        opened = await host_firewall.open_forwarding(self._plan) if self._settings.open_host_firewall else []
+        return switched, [str(chain) for chain in opened]
 
     async def _remove_leftovers(self, keep: frozenset[int]) -> None:
         found = await leftovers.find_leftovers(self._plan)

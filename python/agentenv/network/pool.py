@@ -62,6 +62,7 @@ class SlotPool:
             raise
         self._supervisor = Supervisor(self._clock)
         self._supervisor.start("network.refill", self._keep_filled())
+        self._supervisor.every("network.host_check", self._settings.host_check_seconds, self._maker.mend_host)
         self._changed()
 
     async def acquire(self, policy: EgressPolicy) -> Slot:

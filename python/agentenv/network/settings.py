@@ -38,6 +38,9 @@ class NetworkSettings(BaseModel):
     retry_seconds_max: float = Field(
         default=30.0, gt=0, le=3600, description="Longest pause between attempts to refill the pool."
     )
+    host_check_seconds: float = Field(
+        default=15.0, gt=0, le=3600, description="How often to put back rules of the host that somebody else flushed."
+    )
     uid_base: int = Field(
         default=310_000, ge=1, le=2**31, description="Slot N belongs to user id uid_base + N; nobody else may have it."
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentenv.base import process
-from agentenv.network import tap
+from agentenv.network import conntrack, nft, tap
 from agentenv.network.base import EgressPolicy, Slot
 from agentenv.network.errors import NetworkFailed, RangeInUse, SlotLost
 from agentenv.network.leftovers import Leftovers, find_leftovers
@@ -139,6 +139,15 @@ class TestReuse:
         assert await tracked_connections(slot.namespace) == 0
         assert await tracked_connections(None) == 0
 
+    async def test_connections_of_others_are_remembered(self, lab: Lab, pool: SlotPool) -> None:
+        await lab.serve(INTERNET, 443, namespace=lab.world)
+        slot = await pool.acquire(ONLINE)
+        guest = await lab.attach_guest(slot)
+        await ask(INTERNET, 443, namespace=guest.namespace, kind=socket.SOCK_DGRAM)
+        await ask(INTERNET, 443, kind=socket.SOCK_DGRAM)
+        assert await in_namespace(None, lambda: conntrack.forget(slot.address)) == 1
+        assert await tracked_connections(None) == 1
+
     async def test_a_slot_whose_tap_is_still_held_is_not_reused_but_removed(
         self, lab: Lab, pool: SlotPool, settings: NetworkSettings
     ) -> None:
@@ -163,6 +172,16 @@ async def test_a_firewall_that_drops_is_opened_for_slots_and_closed_again(lab: L
     await guest.unplug()
     await pool.stop()
     assert (await process.run(["nft", "list", "ruleset"])).stdout == before
+
+
+async def test_rules_of_the_host_that_somebody_flushed_come_back(lab: Lab, settings: NetworkSettings) -> None:
+    pool = SlotPool(settings.model_copy(update={"host_check_seconds": 0.05}))
+    await pool.start(frozenset())
+    await process.run(["nft", "flush", "ruleset"])
+    async with asyncio.timeout(10):
+        while not await nft.has_table(settings.prefix):
+            await asyncio.sleep(0.01)
+    await pool.stop()
 
 
 async def test_a_range_that_somebody_else_routes_is_refused(lab: Lab, settings: NetworkSettings) -> None:
