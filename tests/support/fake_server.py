@@ -99,6 +99,7 @@ class FakeServer:
     def __init__(self) -> None:
         self.url = ""
         self.requests: list[SeenRequest] = []
+        self._arrivals: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.sandboxes: dict[str, dict[str, Any]] = {}
         self.answers: defaultdict[str, deque[tuple[int, bytes, dict[str, str]]]] = defaultdict(deque)
         self.process = FakeProcess()
@@ -137,6 +138,10 @@ class FakeServer:
         """Return the requests for `METHOD /path`."""
         return [request for request in self.requests if f"{request.method} {request.path}" == route]
 
+    async def arrival(self, route: str) -> None:
+        """Wait until a request for `METHOD /path` has come."""
+        await self._arrivals[route].wait()
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["FakeServer"]:
         app = web.Application()
@@ -156,7 +161,9 @@ class FakeServer:
         self.requests.append(
             SeenRequest(request.method, request.path, dict(request.query), dict(request.headers), body)
         )
-        waiting = self.answers[f"{request.method} {request.path}"]
+        route = f"{request.method} {request.path}"
+        self._arrivals[route].set()
+        waiting = self.answers[route]
         if waiting:
             status, content, headers = waiting.popleft()
             return web.Response(status=status, body=content, headers=headers)

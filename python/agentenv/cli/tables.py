@@ -23,15 +23,14 @@ def print_lines(rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows as a table that fits the terminal."""
-    from rich import box  # noqa: PLC0415 - only a terminal pays for tables
-    from rich.console import Console  # noqa: PLC0415
+    """Print rows as a table that fits the terminal; the first column, which is for copying, is never cut."""
+    from rich.console import Console  # noqa: PLC0415 - only a terminal pays for tables
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for head in heads:
-        table.add_column(head, overflow="fold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for index, head in enumerate(heads):
+        table.add_column(head, no_wrap=True, min_width=max(len(row[0]) for row in rows) if index == 0 else None)
     for row in rows:
         # Text keeps rich from reading markup out of names that clients chose.
         table.add_row(*(Text(printable(cell, _CELL_CHARACTERS)) for cell in row))

@@ -49,9 +49,9 @@ class Terminal:
             yield self.size()
 
     def reset(self) -> None:
-        """Undo what a remote program may have left switched on."""
+        """Undo what a remote program may have left switched on, and begin a new line."""
         with contextlib.suppress(OSError):
-            os.write(self._target, _RESET)
+            os.write(self._target, _RESET + b"\r\n")
 
     def enter_raw(self) -> None:
         """Pass keys on as they are, signals among them."""

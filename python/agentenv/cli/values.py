@@ -9,7 +9,7 @@ from agentenv.base.ids import SandboxId
 
 # Wider than our own ids, because other servers of the contract have other ones; safe in a path and in a header.
 _SANDBOX_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
-_DURATION = re.compile(r"(\d{1,9})([smhd]?)")
+_DURATION = re.compile(r"([0-9]{1,9})([smhd]?)")
 _UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 

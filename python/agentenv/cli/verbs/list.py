@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 import click
 
-from agentenv.base.units import MIB, format_bytes
 from agentenv.cli import tables
 from agentenv.cli.server import open_server, run, server_options
 from agentenv.cli.values import PairType, to_map
@@ -66,18 +65,18 @@ def _row(sandbox: ListedSandbox, now: datetime) -> tuple[str, ...]:
         f"{describe_duration(max(0, (now - sandbox.started_at).total_seconds()))} ago",
         expires,
         str(sandbox.cpu_count),
-        format_bytes(sandbox.memory_mib * MIB),
+        f"{sandbox.memory_mib} MiB",
     )
 
 
 def describe_duration(seconds: float) -> str:
-    """Return a duration in its two largest units: `45 s`, `4 min 5 s`, `2 h 10 min`, `3 d 4 h`."""
+    """Return a duration in its two largest units: `45s`, `4m5s`, `2h10m`, `3d4h`."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
-    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
-    first = next((index for index, (count, _) in enumerate(parts) if count), len(parts) - 1)
-    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count) or "0 s"
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
+    first = next((index for index, (count, _) in enumerate(parts) if count), len(parts))
+    return "".join(f"{count}{unit}" for count, unit in parts[first : first + 2] if count) or "0s"
 
 
 def _plain_row(sandbox: ListedSandbox) -> tuple[str, ...]:
