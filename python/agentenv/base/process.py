@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import errno
 import os
-import resource
+import select
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,54 +88,56 @@ class ProcessIdentity:
 
     def is_alive(self) -> bool:
         """Return whether this very process still runs (a zombie does not)."""
-        stat = _read_stat(self.pid)
-        return stat is not None and stat == (self.start_ticks, True)
+        with self._pinned() as descriptor:
+            return descriptor is not None and not _is_readable(descriptor)
 
     def kill(self) -> None:
         """Send SIGKILL to this very process; nothing happens when it has ended."""
-        try:
-            descriptor = os.pidfd_open(self.pid)
-        except OSError as error:
-            if error.errno == errno.ESRCH:
-                return
-            raise
-        try:
-            # The descriptor pins the process, so the check and the signal speak of the same one.
-            if self.is_alive():
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        finally:
-            os.close(descriptor)
+        with self._pinned() as descriptor, contextlib.suppress(ProcessLookupError):
+            if descriptor is not None:
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
 
     async def wait_ended(self) -> None:
-        """Return when this process has ended; it need not be our child."""
+        """Return when this process has ended, with all of its threads; it need not be our child."""
+        with self._pinned() as descriptor:
+            if descriptor is not None:
+                await _wait_readable(descriptor)
+
+    @contextlib.contextmanager
+    def _pinned(self) -> Iterator[int | None]:
+        """Lend a descriptor that can only mean this very process, or None when it is gone and collected.
+
+        The descriptor is opened first and the start compared afterwards, so the number cannot change hands in between.
+        It becomes readable when the last thread has ended; the state in /proc is that of the first thread alone.
+        """
         try:
             descriptor = os.pidfd_open(self.pid)
         except OSError as error:
-            if error.errno == errno.ESRCH:
-                return
-            raise
+            if error.errno not in {errno.ESRCH, errno.EINVAL}:
+                raise
+            yield None
+            return
         try:
-            if self.is_alive():
-                await _wait_readable(descriptor)
+            yield descriptor if identify(self.pid) == self else None
         finally:
             os.close(descriptor)
 
 
 def identify(pid: int) -> ProcessIdentity | None:
     """Return the identity of the process that has this number now, or None."""
-    stat = _read_stat(pid)
-    return None if stat is None else ProcessIdentity(pid, stat[0])
-
-
-def _read_stat(pid: int) -> tuple[int, bool] | None:
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command name may hold spaces and brackets, so fields are counted from its closing bracket.
     fields = text[text.rindex(")") + 2 :].split()
-    return int(fields[19]), fields[0] not in {"Z", "X"}
+    return ProcessIdentity(pid, int(fields[19]))
+
+
+def _is_readable(descriptor: int) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(0))
 
 
 async def _wait_readable(descriptor: int) -> None:
@@ -153,27 +155,30 @@ async def _wait_readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-def spawn_detached(arguments: Sequence[str | Path], *, stderr: int, oom_score_adjustment: int = 0) -> ProcessIdentity:
-    """Start a program that outlives us: own session, no descriptor of ours but `stderr`, no core dumps.
+def spawn_detached(arguments: Sequence[str | Path], *, stderr: int, handed_over: Sequence[int] = ()) -> ProcessIdentity:
+    """Start a program that outlives us: own session, small environment, no descriptor of ours but `stderr`.
 
+    The descriptors in `handed_over` become its 3, 4, and so on; the caller keeps and closes its own copies.
     It is our child until we end, so somebody here must `reap` it. Raises `CommandFailed` when it cannot be started.
     """
     words = [str(argument) for argument in arguments]
     null = os.open(os.devnull, os.O_RDWR)
-    redirects = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate((null, null, stderr))]
     # Python's own descriptors close on exec; this is for those of libraries that forgot.
-    strays = [(os.POSIX_SPAWN_CLOSE, number) for number in _inheritable_descriptors()]
+    actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_CLOSE, number) for number in _inheritable_descriptors()]
+    wanted = (null, null, stderr, *handed_over)
+    # By way of high numbers, because a target may be the number of a source that is still to come.
+    above = max(wanted) + len(wanted) + 1
+    actions += [(os.POSIX_SPAWN_DUP2, source, above + place) for place, source in enumerate(wanted)]
+    actions += [(os.POSIX_SPAWN_DUP2, above + place, place) for place in range(len(wanted))]
+    actions += [(os.POSIX_SPAWN_CLOSE, above + place) for place in range(len(wanted))]
     try:
-        pid = os.posix_spawnp(words[0], words, _DETACHED_ENVIRONMENT, file_actions=redirects + strays, setsid=True)
+        pid = os.posix_spawnp(words[0], words, _DETACHED_ENVIRONMENT, file_actions=actions, setsid=True)
     except OSError as error:
         raise CommandFailed(f"{words[0]} could not be started: {error.strerror}") from error
     finally:
         os.close(null)
-    # Nobody else collects this child, so its number stays its own until we `reap` it.
-    resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-    Path(f"/proc/{pid}/oom_score_adj").write_text(str(oom_score_adjustment))
     identity = identify(pid)
-    assert identity is not None, "an unreaped child has an entry in /proc"
+    assert identity is not None, "nobody else collects this child, so it has an entry in /proc"
     return identity
 
 
