@@ -1,0 +1,144 @@
+"""The words that start QEMU for one machine. Pure: from values to words, nothing is looked up.
+
+Invariant: devices stand in one order on buses with numbers, and every node has a name, so that a state saved by one
+process fits another that was started with the same specification.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentenv.vmm.base import Accelerator, DiskAttachment, MachineSpec
+from agentenv.vmm.qemu.architecture import Architecture, board
+
+CONSOLE_SOCKET = "console.sock"
+CONSOLE_LOG = "console.log"
+CONTROL_SOCKET = "monitor/qmp.sock"
+# The monitor is started with the tap opened already: it needs no right to open any.
+TAP_DESCRIPTOR = 3
+# What marks a process as a monitor of ours, followed by the machine's directory.
+MARK = "socket,id=control,path="
+
+_SECCOMP = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+_RECONNECT_IN_MILLISECONDS_SINCE = (9, 2, 0)
+# The self-tests of ciphers, and a random source that only certified systems use: a third of an emulated boot.
+_QUICK_BOOT = ("cryptomgr.notests", "initcall_blacklist=jent_mod_init")
+_ENTROPY_BYTES_PER_SECOND = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What of the host and of its QEMU the words depend on. `tsc_khz` is None where a guest needs no hint."""
+
+    program: Path
+    version: tuple[int, int, int]
+    architecture: Architecture
+    accelerator: Accelerator
+    tsc_khz: int | None
+    translation_cache_mib: int
+
+
+def build(host: HostFacts, spec: MachineSpec) -> list[str]:
+    """Return the program and its arguments."""
+    return [
+        str(host.program),
+        *("-name", f"guest={_escape(spec.name)},debug-threads=on"),
+        *("-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none", "-msg", "timestamp=on", "-sandbox", _SECCOMP),
+        *_processor_and_memory(host, spec),
+        *_sockets(host, spec),
+        *("-kernel", str(spec.kernel), "-initrd", str(spec.initramfs)),
+        *("-append", kernel_command_line(host, spec.command_line)),
+        *_devices(spec),
+    ]
+
+
+def kernel_command_line(host: HostFacts, guest_part: str) -> str:
+    """Return the kernel's command line: what this machine needs, then the guest's own part."""
+    words = [f"console={board(host.architecture, host.accelerator).console}", "quiet", "panic=-1", *_QUICK_BOOT]
+    if host.architecture is Architecture.X86_64:
+        # A panic or a reboot ends the machine at once, by the one way that every x86 has: a triple fault.
+        words.append("reboot=t")
+        if host.accelerator is Accelerator.TCG:
+            # Patching locks out of a kernel for one processor makes the emulator translate it twice.
+            words.append("noreplace-smp")
+    if host.tsc_khz is not None:
+        # An emulated guest cannot measure the host's time stamp counter on a busy host, and hangs when that fails.
+        words.append(f"tsc_early_khz={host.tsc_khz}")
+    return " ".join([*words, guest_part]).strip()
+
+
+def _processor_and_memory(host: HostFacts, spec: MachineSpec) -> list[str]:
+    target = board(host.architecture, host.accelerator)
+    match host.accelerator:
+        case Accelerator.KVM:
+            accelerator = "kvm"
+        case Accelerator.TCG:
+            accelerator = f"tcg,thread=multi,tb-size={host.translation_cache_mib}"
+    # Private anonymous memory: only here may a balloon give pages back (elsewhere it would punch the shared file).
+    memory = {"qom-type": "memory-backend-ram", "id": "ram", "size": spec.memory_mib * 1024 * 1024, "dump": False}
+    return [
+        *("-machine", ",".join((*target.machine, "memory-backend=ram"))),
+        *("-accel", accelerator, "-cpu", target.cpu),
+        *("-smp", f"cpus={spec.vcpus},sockets=1,cores={spec.vcpus},threads=1"),
+        *("-m", f"{spec.memory_mib}M", "-object", _json(memory)),
+    ]
+
+
+def _sockets(host: HostFacts, spec: MachineSpec) -> list[str]:
+    console = _escape(str(spec.directory / CONSOLE_SOCKET))
+    is_newer = host.version >= _RECONNECT_IN_MILLISECONDS_SINCE
+    reconnect = "reconnect-ms=1000" if is_newer else "reconnect=1"
+    return [
+        *("-chardev", f"{mark(spec.directory)}{CONTROL_SOCKET},server=on,wait=off"),
+        *("-mon", "chardev=control,mode=control"),
+        *("-chardev", f"socket,id=console,path={console},{reconnect}"),
+        *("-serial", "chardev:console"),
+    ]
+
+
+def mark(directory: Path) -> str:
+    """Return how the argument begins by which a monitor of the machines in `directory` is known."""
+    return f"{MARK}{_escape(str(directory))}/"
+
+
+def _devices(spec: MachineSpec) -> list[str]:
+    words: list[str] = ["-global", "virtio-mmio.force-legacy=false"]
+    devices: list[dict[str, object]] = []
+    for number, disk in enumerate(spec.disks):
+        words += _disk_nodes(f"disk{number}", disk)
+        # An error of the host's disk is the guest's to see; by default QEMU would silently stop the machine.
+        errors: dict[str, object] = {"rerror": "report", "werror": "report"}
+        options: dict[str, object] = {"discard": True, "write-zeroes": True, **errors}
+        devices.append({"driver": "virtio-blk-device", "id": f"disk{number}", "drive": f"disk{number}", **options})
+    if spec.network is not None:
+        words += ["-netdev", f"tap,id=link0,fd={TAP_DESCRIPTOR},vhost=off"]
+        devices.append({"driver": "virtio-net-device", "id": "net0", "netdev": "link0", "mac": spec.network.mac})
+    words += ["-object", _json({"qom-type": "rng-random", "id": "entropy", "filename": "/dev/urandom"})]
+    rate: dict[str, object] = {"max-bytes": _ENTROPY_BYTES_PER_SECOND, "period": 1000}
+    devices.append({"driver": "virtio-rng-device", "id": "rng0", "rng": "entropy", **rate})
+    balloon: dict[str, object] = {"free-page-reporting": True, "deflate-on-oom": True}
+    devices.append({"driver": "virtio-balloon-device", "id": "balloon0", **balloon})
+    for bus, device in enumerate(devices):
+        words += ["-device", _json({**device, "bus": f"virtio-mmio-bus.{bus}"})]
+    return words
+
+
+def _disk_nodes(name: str, disk: DiskAttachment) -> list[str]:
+    """Return the two nodes of a disk: `<name>` is what the guest reads, `<name>-file` is the file below it."""
+    # The host's page cache is shared by all guests of one base, so the file goes through it. A scratch disk is
+    # worth nothing after the host went down, so its guest need not wait for the host's disk either.
+    cache = {"direct": False, "no-flush": disk.is_scratch}
+    common: dict[str, object] = {"read-only": disk.read_only, "discard": "unmap", "cache": cache}
+    file = {"driver": "file", "node-name": f"{name}-file", "filename": str(disk.path), "aio": "threads", **common}
+    image = {"driver": disk.format, "node-name": name, "file": f"{name}-file", **common}
+    return ["-blockdev", _json(file), "-blockdev", _json(image)]
+
+
+def _json(value: dict[str, object]) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _escape(text: str) -> str:
+    """Return `text` as a value in QEMU's comma-separated options."""
+    return text.replace(",", ",,")

@@ -1,0 +1,68 @@
+//! First process of the guests that the tests of `vmm` boot: does the one thing that `aenv_test=` on the kernel
+//! command line names. Compiled by `rustc` alone, statically, so the tests need no image.
+
+use std::ffi::{c_char, c_int, c_ulong, c_void};
+use std::io::Write;
+use std::time::Duration;
+use std::{fs, ptr, thread};
+
+extern "C" {
+    fn mount(
+        source: *const c_char,
+        target: *const c_char,
+        kind: *const c_char,
+        flags: c_ulong,
+        data: *const c_void,
+    ) -> c_int;
+    fn reboot(command: c_int) -> c_int;
+}
+
+const RB_POWER_OFF: c_int = 0x4321_FEDC;
+const RB_AUTOBOOT: c_int = 0x0123_4567;
+
+fn mount_at(kind: &std::ffi::CStr, target: &std::ffi::CStr) {
+    // SAFETY: all pointers are to C strings that outlive the call; this file system type takes no data.
+    unsafe { mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, ptr::null()) };
+}
+
+fn end(command: c_int) -> ! {
+    // SAFETY: the call takes a plain number and does not return when it succeeds.
+    unsafe { reboot(command) };
+    panic!("the kernel refused to end");
+}
+
+fn main() {
+    mount_at(c"proc", c"/proc");
+    mount_at(c"sysfs", c"/sys");
+    let command_line = fs::read_to_string("/proc/cmdline").expect("proc is mounted");
+    let mode = command_line.split_whitespace().find_map(|word| word.strip_prefix("aenv_test=")).unwrap_or("idle");
+    println!("test-init: {mode} uptime {}", fs::read_to_string("/proc/uptime").expect("proc is mounted").trim());
+    for device in fs::read_dir("/sys/bus/platform/devices").into_iter().flatten().flatten() {
+        let name = device.file_name().to_string_lossy().into_owned();
+        if name.starts_with("LNRO0005") {
+            println!("test-init: device {name}");
+        }
+    }
+    println!("test-init: ready");
+    match mode {
+        "poweroff" => end(RB_POWER_OFF),
+        "reboot" => end(RB_AUTOBOOT),
+        "panic" => std::process::exit(1), // the death of the first process is a kernel panic
+        "fatal" => {
+            println!("aenv-guest: fatal: no root disk");
+            end(RB_POWER_OFF)
+        }
+        "spam" => {
+            let line = "spam ".repeat(200) + "\n";
+            loop {
+                std::io::stdout().write_all(line.as_bytes()).expect("the console takes bytes");
+            }
+        }
+        _ => {
+            for tick in 0u64.. {
+                println!("tick {tick}");
+                thread::sleep(Duration::from_millis(250));
+            }
+        }
+    }
+}
