@@ -277,7 +277,13 @@ fn test_impossible_starts_say_why() {
 
 #[test]
 fn test_descriptors_and_signals_start_clean() {
-    let daemon = Daemon::start();
+    use nix::sys::signal::{SigSet, Signal};
+    use std::os::unix::process::CommandExt;
+    let blocked: SigSet = [Signal::SIGTERM, Signal::SIGCHLD, Signal::SIGUSR1].into_iter().collect();
+    // SAFETY: one system call on the child's own mask.
+    let daemon = Daemon::start_with(|command| unsafe {
+        command.pre_exec(move || blocked.thread_block().map_err(Into::into));
+    });
     let (_other, _) = start(&daemon, &shell("sleep 600"));
     let command = "ls /proc/self/fd | wc -l; grep -E 'Sig(Blk|Ign)' /proc/self/status | cut -f2; ulimit -Sn";
     let text = daemon.stream("process.Process/Start", &shell(command)).finish().stdout_text();

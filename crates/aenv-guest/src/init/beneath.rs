@@ -15,8 +15,12 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts a file in place of whatever has its name: another file, or a link that leads nowhere.
+/// Puts a file in place of whatever has its name: another file, or a link that leads nowhere. A file that says the same
+/// already is left alone: the first write to a disk costs boot time.
 pub(super) fn replace_file(path: &Path, content: &str) -> io::Result<()> {
+    if is_plain_file_with(path, content) {
+        return Ok(());
+    }
     let beside = path_beside(path);
     let _ = fs::remove_file(&beside);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside)?;
@@ -25,6 +29,12 @@ pub(super) fn replace_file(path: &Path, content: &str) -> io::Result<()> {
         let _ = fs::remove_file(&beside);
     }
     outcome
+}
+
+fn is_plain_file_with(path: &Path, content: &str) -> bool {
+    let has_size = |metadata: fs::Metadata| metadata.is_file() && metadata.len() == content.len() as u64;
+    fs::symlink_metadata(path).is_ok_and(has_size)
+        && fs::read(path).is_ok_and(|found| found == content.as_bytes())
 }
 
 fn path_beside(path: &Path) -> PathBuf {
@@ -51,6 +61,19 @@ mod tests {
             assert!(!fs::symlink_metadata(path).expect("there").is_symlink());
         }
         assert_eq!(fs::read_to_string(victim).expect("read"), "untouched");
+    }
+
+    #[test]
+    fn equal_content_is_left_alone() {
+        use std::os::unix::fs::MetadataExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        replace_file(&path, "same").expect("written");
+        let before = fs::metadata(&path).expect("there").ino();
+        replace_file(&path, "same").expect("kept");
+        assert_eq!(fs::metadata(&path).expect("there").ino(), before);
+        replace_file(&path, "diff").expect("replaced");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "diff");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nix::mount::{mount, umount2, MntFlags, MsFlags};
+use nix::mount::{mount, MsFlags};
 use nix::sys::statfs::{statfs, TMPFS_MAGIC};
 
 use super::mounts::NEW_ROOT;
@@ -15,10 +15,7 @@ const RAMFS_MAGIC: i64 = 0x8584_58f6;
 
 /// Moves into the new root. Our own program stays: its file has no name any more, but it runs.
 pub(super) fn switch_to_root() -> Result<(), InitError> {
-    for early in ["/proc", "/sys", "/dev"] {
-        umount2(early, MntFlags::MNT_DETACH)
-            .map_err(|error| InitError::system(format!("unmount {early} of the initramfs"), error))?;
-    }
+    // The early mounts stay where they are: nobody can reach them any more, and unmounting costs boot time.
     free_memory();
     let switch = || {
         nix::unistd::chdir(NEW_ROOT)?;

@@ -20,6 +20,10 @@ use std::process::ExitCode;
 
 use boot_options::{BootOptions, BootOptionsError};
 
+/// What programs on current distributions find: low for those that loop over all descriptors, high for those that ask.
+const OPEN_FILES_SOFT: u64 = 1024;
+const OPEN_FILES_HARD: u64 = 524_288;
+
 /// Why the guest could not come up.
 #[derive(Debug, thiserror::Error)]
 enum InitError {
@@ -63,19 +67,25 @@ fn come_up() -> Result<Infallible, InitError> {
     mounts::mount_root(&options)?;
     initramfs::switch_to_root()?;
     mounts::mount_system()?;
-    protect_from_out_of_memory();
-    network::configure(&options);
-    names::write(&options);
-    supervisor::run(&options)
+    prepare_limits();
+    supervisor::run(&options, || {
+        names::write(&options);
+        // Last: whoever can reach the daemon finds a guest that is complete.
+        network::configure(&options);
+    })
 }
 
 fn read_command_line() -> Result<String, InitError> {
     fs::read_to_string("/proc/cmdline").map_err(|error| InitError::system("read /proc/cmdline", error))
 }
 
-/// The daemon inherits it; its processes get an ordinary score.
-fn protect_from_out_of_memory() {
+/// The daemon inherits both; its processes get ordinary ones.
+fn prepare_limits() {
+    use nix::sys::resource::{setrlimit, Resource};
     if let Err(error) = fs::write("/proc/self/oom_score_adj", "-1000") {
         console::print(&format!("oom_score_adj: {error}"));
+    }
+    if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, OPEN_FILES_SOFT, OPEN_FILES_HARD) {
+        console::print(&format!("limit of open files: {error}"));
     }
 }

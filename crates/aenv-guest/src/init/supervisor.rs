@@ -33,10 +33,13 @@ const RESTART_DELAY_MAX: Duration = Duration::from_secs(2);
 const SIGNALS: [Signal; 5] =
     [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR2, Signal::SIGPWR];
 
-/// Runs until the guest goes down.
-pub(super) fn run(options: &BootOptions) -> Result<Infallible, InitError> {
-    let supervisor = Supervisor::new(options).map_err(|error| InitError::system("supervise", error))?;
-    supervisor.run().map_err(|error| InitError::system("supervise", error))
+/// Starts the daemon, then does the rest of the boot beside it, then runs until the guest goes down.
+pub(super) fn run(options: &BootOptions, rest_of_boot: impl FnOnce()) -> Result<Infallible, InitError> {
+    let failed = |error| InitError::system("supervise", error);
+    let mut supervisor = Supervisor::new(options).map_err(failed)?;
+    supervisor.start_daemon_when_due();
+    rest_of_boot();
+    supervisor.run().map_err(failed)
 }
 
 /// When the daemon is started next.
@@ -186,9 +189,10 @@ impl<'a> Supervisor<'a> {
         command.args(["--port", &self.options.port.to_string(), "--cgroup", CGROUP]);
         command.args(["--init-socket", &line.to_string()]);
         command.env_clear().env("PATH", PATH).stdin(Stdio::null()).stdout(Stdio::null());
-        // SAFETY: two plain system calls on a descriptor that the child has inherited.
+        // SAFETY: plain system calls on a descriptor that the child has inherited, and on its own mask.
         unsafe {
             command.pre_exec(move || {
+                SigSet::empty().thread_set_mask()?;
                 nix::unistd::setsid()?;
                 let line = std::os::fd::BorrowedFd::borrow_raw(line);
                 fcntl(line, FcntlArg::F_SETFD(FdFlag::empty()))?;

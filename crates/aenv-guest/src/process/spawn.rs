@@ -199,9 +199,9 @@ fn write_all(descriptor: RawFd, text: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Dispositions that the daemon's own parent may have changed would otherwise be inherited. The standard library has
-/// already emptied the mask.
+/// The mask and the dispositions that the daemon has from its own parent would otherwise be inherited.
 fn reset_signals() {
+    let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
     /// The kernel's `struct sigaction`, all zero: the default.
     const DEFAULT: [u64; 4] = [0; 4];
     const MASK_BYTES: usize = 8;

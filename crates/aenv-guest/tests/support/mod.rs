@@ -23,8 +23,15 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start() -> Self {
+        Self::start_with(|_| ())
+    }
+
+    /// Starts it after `prepare` has changed the command.
+    pub fn start_with(prepare: impl FnOnce(&mut Command)) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_aenv-guest"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aenv-guest"));
+        prepare(&mut command);
+        let mut child = command
             .args(["daemon", "--listen", "127.0.0.1", "--port", "0", "--state-directory"])
             .arg(directory.path().join("state"))
             .stdin(Stdio::null())
