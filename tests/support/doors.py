@@ -28,7 +28,7 @@ class Door:
         self.orchestrator = FakeOrchestrator()
         self.carrier = Carrier(proxy or ProxySettings())
         base = settings or ApiSettings()
-        self.settings = base.model_copy(update={"port": 0, "shutdown_grace_seconds": 0.0})
+        self.settings = base.model_copy(update={"port": 0, "shutdown_grace_seconds": 0.01})
         self._server = ApiServer(self.orchestrator, self.carrier, OneKey(), self.settings)
         self.port = 0
 

@@ -44,37 +44,37 @@ class DataPlane:
         if request.method == "CONNECT":
             raise RouteNotFound(request.method, destination.path)
         route = await self._orchestrator.route(sandbox_id, destination.port)
-        _check_ingress(request, route)
+        _check_ingress(request, route, destination.port)
         try:
-            return await self._proxy.carry(request, _target(route, destination.path))
+            return await self._proxy.carry(request, _target(route, destination))
         except AgentEnvError as error:
             if error.kind is Kind.UNAVAILABLE:
                 # A guest that falls silent has often just been ended; the client must learn which of the two it is.
-                await self._check_still_there(sandbox_id, route)
+                await self._check_still_there(sandbox_id, destination.port, route)
             raise
 
-    async def _check_still_there(self, sandbox_id: SandboxId, route: Route) -> None:
-        now = await self._orchestrator.route(sandbox_id, route.port)
+    async def _check_still_there(self, sandbox_id: SandboxId, port: int, route: Route) -> None:
+        now = await self._orchestrator.route(sandbox_id, port)
         if now.generation != route.generation:
             raise SandboxGone("The sandbox was not found")
 
 
-def _target(route: Route, path: str) -> Target:
+def _target(route: Route, destination: Destination) -> Target:
     mask = route.sandbox.mask_request_host
     return Target(
         owner=route.sandbox.id,
         generation=route.generation,
         host=route.host,
         port=route.port,
-        path=path,
-        host_header=None if mask is None else mask.replace("${PORT}", str(route.port)),
+        path=destination.path,
+        host_header=None if mask is None else mask.replace("${PORT}", str(destination.port)),
     )
 
 
-def _check_ingress(request: web.BaseRequest, route: Route) -> None:
+def _check_ingress(request: web.BaseRequest, route: Route, port: int) -> None:
     """Private ports need the traffic token; the daemon's port is guarded by the daemon."""
     sandbox = route.sandbox
-    if sandbox.allow_public_traffic or route.port == DAEMON_PORT:
+    if sandbox.allow_public_traffic or port == DAEMON_PORT:
         return
     tokens = request.headers.getall(_TRAFFIC_TOKEN, ())
     expected = (sandbox.traffic_token or "").encode()

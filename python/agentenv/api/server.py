@@ -1,5 +1,7 @@
 """Starts and stops the door: one port for control plane and data plane."""
 
+import asyncio
+
 from aiohttp import web
 
 from agentenv.api.connection import ConnectionFactory
@@ -14,6 +16,7 @@ from agentenv.proxy.base import Proxy
 
 _log = log.get("api")
 _BACKLOG = 1024
+_UNWIND_SECONDS = 1.0
 
 
 class ApiServer:
@@ -30,7 +33,7 @@ class ApiServer:
         assert self._runner is None, "an ApiServer starts once"
         self._runner = web.ServerRunner(
             ConnectionFactory(self._front.answer, self._settings),
-            shutdown_timeout=self._settings.shutdown_grace_seconds,
+            shutdown_timeout=self._settings.shutdown_grace_seconds + _UNWIND_SECONDS,
         )
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._settings.host, self._settings.port, backlog=_BACKLOG)
@@ -43,7 +46,11 @@ class ApiServer:
         """Take no more connections, give requests under way their grace, then end them."""
         if self._runner is None:
             return
+        grace_seconds = self._settings.shutdown_grace_seconds
+        # Streams into sandboxes have no end of their own; cutting them lets aiohttp's wait end with the grace.
+        cut = asyncio.get_running_loop().call_later(grace_seconds, self._proxy.cut_all)
         await self._runner.cleanup()
+        cut.cancel()
         self._runner = None
         await self._proxy.stop()
         _log.info("api_stopped")

@@ -40,5 +40,5 @@ class ApiSettings(BaseModel):
         " would make their next request fail.",
     )
     shutdown_grace_seconds: float = Field(
-        default=5.0, ge=0, description="How long requests under way may go on when the server stops."
+        default=5.0, gt=0, description="How long requests and streams may go on when the server stops."
     )

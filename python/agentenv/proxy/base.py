@@ -41,6 +41,10 @@ class Proxy(Protocol):
         """End every connection to the guest of `owner` now; called when its machine ends, pauses or is replaced."""
         ...
 
+    def cut_all(self) -> None:
+        """End every connection to every guest now."""
+        ...
+
     async def stop(self) -> None:
         """End everything."""
         ...

@@ -46,6 +46,10 @@ class Carrier:
         """End every connection to the guest of `owner` now."""
         self._lanes.cut(owner)
 
+    def cut_all(self) -> None:
+        """End every connection to every guest now."""
+        self._lanes.cut_all()
+
     async def stop(self) -> None:
         """End everything."""
         self._lanes.cut_all()
