@@ -109,6 +109,11 @@ class _Attempt:
                 "iptables-legacy is in use, whose rules nft cannot see; if guests reach nothing, let "
                 f"{self._plan.prefix}-+ through: iptables-legacy -I FORWARD -i {self._plan.prefix}-+ -j ACCEPT"
             )
+        if await nft.has_table("firewalld"):
+            raise NetworkFailed(
+                "firewalld rejects what it does not know; if guests reach nothing, trust the slots: "
+                f"firewall-cmd --permanent --zone=trusted --add-source={self._plan.network} && firewall-cmd --reload"
+            )
         closed = await host_firewall.find_closed_chains(self._plan)
         if not closed:
             return "none drops forwarded packets"

@@ -5,12 +5,13 @@ import os
 import signal
 import socket
 import sys
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 
 from agentenv.base import process
-from agentenv.network import conntrack, nft, tap
+from agentenv.network import conntrack, namespaces, nft, tap
 from agentenv.network.base import EgressPolicy, Slot
 from agentenv.network.errors import NetworkFailed, RangeInUse, SlotLost
 from agentenv.network.leftovers import Leftovers, find_leftovers
@@ -22,6 +23,7 @@ from support.network_lab import INTERNET, PUBLIC_HOST, Lab, ask, in_namespace, t
 pytestmark = pytest.mark.host
 NOTHING = Leftovers((), (), (), ())
 ONLINE = EgressPolicy()
+OTHER_NETWORK = IPv4Network("10.212.0.0/16")
 
 # A server that takes three slots, one of them offline, and dies without a word.
 _DIE_WITH_SLOTS = """
@@ -68,6 +70,37 @@ async def test_start_removes_what_a_killed_server_left(lab: Lab, settings: Netwo
     assert (await find_leftovers(plan_of(settings))).names == frozenset()
     await pool.stop()
     assert await find_leftovers(plan_of(settings)) == NOTHING
+
+
+async def test_start_removes_slots_that_were_never_finished(lab: Lab, settings: NetworkSettings) -> None:
+    plan = plan_of(settings)
+    namespaces.path_of(plan.name(5)).touch()
+    await process.run(["ip", "netns", "add", plan.name(6)])
+    await process.run(["ip", "link", "add", plan.name(7), "type", "veth", "peer", "name", "other"])
+    await process.run(["ip", "netns", "add", plan.probe_name])
+    pool = SlotPool(settings)
+    await pool.start(frozenset())
+    assert (await find_leftovers(plan)).names == frozenset()
+    await pool.stop()
+
+
+async def test_stop_removes_a_slot_whose_tap_is_still_held(lab: Lab, pool: SlotPool, settings: NetworkSettings) -> None:
+    guest = await lab.attach_guest(await pool.acquire(ONLINE))
+    await pool.stop()
+    assert await find_leftovers(plan_of(settings)) == NOTHING
+    await guest.unplug()
+
+
+async def test_names_of_another_server_are_left_alone(pool: SlotPool, settings: NetworkSettings) -> None:
+    neighbour = SlotPool(settings.model_copy(update={"prefix": settings.prefix + "b", "network": OTHER_NETWORK}))
+    await neighbour.start(frozenset())
+    slot = await neighbour.acquire(ONLINE)
+    await pool.acquire(ONLINE)
+    await pool.stop()
+    left = await find_leftovers(plan_of(settings.model_copy(update={"prefix": settings.prefix + "b"})))
+    assert left.names == {slot.namespace}
+    assert left.tables == (settings.prefix + "b",)
+    await neighbour.stop()
 
 
 async def test_a_kept_slot_works_on_for_the_next_server(lab: Lab, settings: NetworkSettings) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from agentenv.network.base import EgressPolicy
 from agentenv.network.pool import SlotPool
+from agentenv.network.settings import NetworkSettings
 from support.network_lab import INTERNET, PUBLIC_HOST, RESOLVER, Lab, ask
 
 pytestmark = pytest.mark.host
@@ -45,6 +46,38 @@ async def test_questions_to_the_gateway_reach_the_resolver(lab: Lab, pool: SlotP
     slot = await pool.acquire(EgressPolicy())
     guest = await lab.attach_guest(slot)
     assert await ask(slot.guest.gateway, 53, namespace=guest.namespace, kind=kind) == str(PUBLIC_HOST)
+
+
+class TestTwoResolvers:
+    @pytest.fixture
+    def settings(self, settings: NetworkSettings) -> NetworkSettings:
+        return settings.model_copy(update={"dns_servers": (RESOLVER, INTERNET)})
+
+    async def test_a_repeated_question_reaches_the_other_one(self, lab: Lab, pool: SlotPool) -> None:
+        servers = [await lab.serve(address, 53, namespace=lab.world) for address in (RESOLVER, INTERNET)]
+        slot = await pool.acquire(EgressPolicy())
+        guest = await lab.attach_guest(slot)
+        for _ in range(2):
+            await ask(slot.guest.gateway, 53, namespace=guest.namespace, kind=socket.SOCK_DGRAM)
+        assert [len(server.seen) for server in servers] == [1, 1]
+
+
+class TestHostResolver:
+    @pytest.fixture
+    def settings(self, settings: NetworkSettings) -> NetworkSettings:
+        return settings.model_copy(update={"dns_servers": (PUBLIC_HOST,)})
+
+    async def test_a_resolver_on_an_address_of_the_host_is_reached_but_no_other_port(
+        self, lab: Lab, pool: SlotPool
+    ) -> None:
+        for port in (53, 54):
+            await lab.serve(PUBLIC_HOST, port)
+        slot = await pool.acquire(EgressPolicy())
+        guest = await lab.attach_guest(slot)
+        for kind in KINDS:
+            assert await ask(slot.guest.gateway, 53, namespace=guest.namespace, kind=kind) == str(slot.address)
+        with pytest.raises(ConnectionRefusedError):
+            await ask(PUBLIC_HOST, 54, namespace=guest.namespace)
 
 
 async def test_two_guests_with_the_same_address_are_told_apart(lab: Lab, pool: SlotPool) -> None:
