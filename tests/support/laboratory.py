@@ -12,7 +12,7 @@ from agentenv.vmm.qemu.architecture import Architecture
 from agentenv.vmm.qemu.binary import find_qemu
 from agentenv.vmm.qemu.command_line import HostFacts
 from agentenv.vmm.qemu.driver import QemuDriver
-from agentenv.vmm.qemu.selection import host_facts
+from agentenv.vmm.qemu.host import host_facts
 from agentenv.vmm.settings import VmmSettings
 
 # Nobody on the test machine has this user id.

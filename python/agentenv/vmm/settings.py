@@ -42,6 +42,9 @@ class VmmSettings(BaseModel):
     probe_timeout_seconds: float = Field(
         default=30, gt=0, le=600, description="A probed accelerator must boot the guest kernel within this time."
     )
+    probe_silence_seconds: float = Field(
+        default=5, gt=0, le=600, description="A probed accelerator is given up when its guest says nothing this long."
+    )
     console_limit_kib: int = Field(
         default=256, ge=8, le=65536, description="Disk space for one guest's console log; the end is kept."
     )

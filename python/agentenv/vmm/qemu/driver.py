@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import stat
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from agentenv.base.units import KIB
 from agentenv.vmm.base import Accelerator, Capability, MachineHandle, MachineSpec
 from agentenv.vmm.console import ConsoleLog
 from agentenv.vmm.errors import BootFailed, MachineRefused, MonitorLost
-from agentenv.vmm.qemu import directory
+from agentenv.vmm.qemu import directory, kvm
 from agentenv.vmm.qemu.command_line import CONSOLE_LOG, CONSOLE_SOCKET, CONTROL_SOCKET, HostFacts, build
 from agentenv.vmm.qemu.confinement import confine
 from agentenv.vmm.qemu.console_socket import ConsoleSocket
@@ -30,7 +29,6 @@ from agentenv.vmm.settings import VmmSettings
 _log = log.get("vmm")
 _POLL_SECONDS = 0.005
 _LAST_LINES = 3
-_KVM = Path("/dev/kvm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +134,7 @@ class QemuDriver:
             namespace=spec.network.namespace if spec.network is not None else None,
             uid=spec.uid,
             oom_score_adjustment=self._settings.oom_score_adjustment,
-            groups=_kvm_groups() if self._host.accelerator is Accelerator.KVM else (),
+            groups=kvm.groups() if self._host.accelerator is Accelerator.KVM else (),
         )
         taps = [await open_tap(spec.network)] if spec.network is not None else []
         try:
@@ -182,12 +180,3 @@ async def _end(process: ProcessIdentity, home: Path) -> None:
 def _last_words(errors: ErrorPipe) -> str:
     lines = [line.strip() for line in errors.text().splitlines() if line.strip()]
     return f": {' / '.join(lines[-_LAST_LINES:])}" if lines else ""
-
-
-def _kvm_groups() -> tuple[int, ...]:
-    """Return the group that /dev/kvm is open to, unless that is root's: no monitor gets that one."""
-    with contextlib.suppress(FileNotFoundError):
-        entry = _KVM.stat()
-        if entry.st_mode & stat.S_IRGRP and entry.st_mode & stat.S_IWGRP and entry.st_gid != 0:
-            return (entry.st_gid,)
-    return ()
