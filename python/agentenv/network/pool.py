@@ -52,18 +52,25 @@ class SlotPool:
         """Remove leftovers, make the host ready, fill the pool to its low mark and keep it filled from then on."""
         if self._supervisor is not None:
             return
-        await self._maker.prepare_host(keep)
-        for index in keep:
-            self._ledger.keep(index)
         try:
+            await self._maker.prepare_host(keep)
+            for index in keep:
+                self._ledger.keep(index)
             await self._make_ready(self._settings.ready_slots_low)
         except BaseException:
-            await self.stop(keep=keep)
+            await self._undo_start(keep)
             raise
         self._supervisor = Supervisor(self._clock)
         self._supervisor.start("network.refill", self._keep_filled())
         self._supervisor.every("network.host_check", self._settings.host_check_seconds, self._maker.mend_host)
         self._changed()
+
+    async def _undo_start(self, keep: frozenset[int]) -> None:
+        try:
+            await self.stop(keep=keep)
+        except AgentEnvError as error:
+            # The reason why the start failed is the one that the operator must see.
+            _log.error("network_start_not_undone", reason=error.message)
 
     async def acquire(self, policy: EgressPolicy) -> Slot:
         """Return a ready slot, or one made for the occasion."""

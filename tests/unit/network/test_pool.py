@@ -247,6 +247,14 @@ async def test_the_host_is_mended_again_and_again_also_after_a_failure(bench: Be
     assert bench.maker.calls["mend"] == before + 3
 
 
+async def test_a_start_that_fails_says_why_even_when_it_cannot_be_undone() -> None:
+    made = Bench()
+    made.maker.failures.update({"prepare": 1, "clear": 1})
+    with pytest.raises(NetworkFailed, match="prepare failed"):
+        await made.pool.start(frozenset())
+    assert made.maker.calls["clear"] == 1
+
+
 async def test_without_start_no_slot_is_given_out() -> None:
     with pytest.raises(NetworkFailed, match="not started"):
         await Bench().pool.acquire(ONLINE)
