@@ -220,7 +220,7 @@ class FakeServer:
         call = Call(request, message)
         await call.open()
         line = " ".join(message["process"].get("args", []))
-        if line.startswith("-c kill -") and line.endswith(f" -- -{PID}"):
+        if line.startswith("-c kill -") and line.endswith(f" -{PID}"):
             self.process.group_signals.put_nowait(line.split()[2].removeprefix("-"))
             await call.start(PID + 1)
             await call.end(0 if self.group_signals_work else 1)

@@ -68,7 +68,8 @@ class RunningProcess:
 
         The contract's own signals reach one process only, so the sandbox's shell sends this one.
         """
-        killer = Command("/bin/sh", ("-c", f"kill -{name} -- -{self.pid}"), user=self._command.user)
+        # No "--" before the number: dash and busybox do not know it.
+        killer = Command("/bin/sh", ("-c", f"kill -{name} -{self.pid}"), user=self._command.user)
         try:
             async with self._daemon.open_start(killer) as stream:
                 await stream.read_start()
