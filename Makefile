@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup demo test unit lint fmt bench server-tools dev-tools
+.PHONY: help setup demo test unit lint fmt bench config pins server-tools dev-tools
 
 export PATH := $(CURDIR)/build/rust/bin:$(PATH)
 BIN := .venv/bin
@@ -43,7 +43,17 @@ fmt: dev-tools  ## Format all code.
 
 bench: dev-tools  ## Measure against floors and write build/bench.json; ONLY=name,name chooses.
 	@$(BIN)/aenv setup
-	$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY))
+	PYTHONPATH=tests $(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
+
+config: dev-tools  ## Write config/default.toml anew from the settings models.
+	@$(BIN)/python -c 'from agentenv.main.settings import render_default; print(render_default(), end="")' > config/default.toml.new
+	@mv config/default.toml.new config/default.toml
+
+pins: dev-tools  ## Compile requirements/*.txt anew from pyproject.toml.
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		pyproject.toml -o requirements/server.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--group dev pyproject.toml -o requirements/dev.txt
 
 server-tools:
 	@scripts/bootstrap server

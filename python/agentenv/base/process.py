@@ -44,10 +44,11 @@ async def run(
     deadline passes; the process (with its group) is gone in every case, also when the caller is cancelled.
     """
     name = Path(arguments[0]).name
+    source = None if stdin is None else _in_memory(stdin)
     try:
         child = await asyncio.create_subprocess_exec(  # noqa: TID251 - this is the one place
             *map(str, arguments),
-            stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.DEVNULL if source is None else source,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=None if environment is None else dict(environment),
@@ -56,9 +57,12 @@ async def run(
         )
     except OSError as error:
         raise CommandFailed(f"{name} could not be started: {error.strerror or error}") from error
+    finally:
+        if source is not None:
+            os.close(source)
     try:
         async with asyncio.timeout(timeout_seconds):
-            stdout, stderr = await child.communicate(stdin)
+            stdout, stderr = await child.communicate()
     except TimeoutError as error:
         raise TimedOut(f"{name} did not end within {timeout_seconds:g} s") from error
     finally:
@@ -69,6 +73,15 @@ async def run(
         tail = (stderr or stdout)[-_TAIL_BYTES:].decode(errors="replace").strip()
         raise CommandFailed(f"{name} ended with {child.returncode}: {tail}")
     return CommandResult(stdout, stderr)
+
+
+def _in_memory(content: bytes) -> int:
+    """Return a descriptor to read `content` from. No pipe: uvloop's are sockets, and nft cannot open /dev/stdin then."""
+    descriptor = os.memfd_create("stdin")
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _kill_group(pid: int) -> None:

@@ -1,6 +1,7 @@
 """The settings tree: every package's settings under its name, read from a file and the environment, validated once."""
 
 import os
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,8 @@ def load(path: Path | None = None) -> Settings:
             return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
 
     try:
-        return FromFile()
+        # One class for all, so that equal settings are equal wherever they came from.
+        return Settings.model_validate(FromFile().model_dump())
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise SettingsInvalid(f"the configuration cannot be used: {problems}") from error
@@ -127,7 +129,8 @@ def render_default() -> str:
 
 
 def _render_key(name: str, description: str | None, value: Any) -> list[str]:
-    return [f"# {description}", f"{name} = {_render_value(value)}"]
+    comment = textwrap.wrap(description or "", width=110, initial_indent="# ", subsequent_indent="# ")
+    return [*comment, f"{name} = {_render_value(value)}"]
 
 
 def _render_value(value: Any) -> str:

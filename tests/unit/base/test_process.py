@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from agentenv.base import process
 from agentenv.base.errors import TimedOut
@@ -16,6 +17,15 @@ from agentenv.base.process import CommandFailed, ProcessIdentity
 async def test_run_returns_both_streams() -> None:
     result = await process.run(["sh", "-c", "cat; echo no >&2"], stdin=b"yes")
     assert (result.stdout, result.stderr) == (b"yes", b"no\n")
+
+
+def test_standard_input_can_be_opened_by_name_on_both_event_loops() -> None:
+    async def read_by_name() -> bytes:
+        return (await process.run(["cat", "/dev/stdin"], stdin=b"by name")).stdout
+
+    assert asyncio.run(read_by_name()) == b"by name"
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(read_by_name()) == b"by name"
 
 
 async def test_a_failed_command_says_what_it_wrote() -> None:

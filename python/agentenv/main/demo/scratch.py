@@ -16,7 +16,7 @@ from agentenv.base.errors import Unavailable
 from agentenv.main.home import Home, HomeInUse, HomeLock
 from agentenv.main.settings import Settings
 
-_PREPARED = ("boot", "images", "kernels", "probe")
+_PREPARED = ("boot", "images", "kernels", "vmm")
 _START_SECONDS = 120
 _STOP_SECONDS = 90
 

@@ -1,0 +1,54 @@
+"""`make bench`: measures against floors taken in the same run, and writes build/bench.json."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import aiohttp
+import click
+
+from agentenv.main.demo.scratch import scratch_home, scratch_server
+from bench import boot_cold, exec_rtt
+from bench.measure import Measurement, show, write
+from bench.node import BenchServer
+from support.server import prepared_home, settings_for_tests
+
+BENCHES: dict[str, Callable[[BenchServer], Awaitable[list[Measurement]]]] = {
+    "boot_cold": boot_cold.measure,
+    "exec_rtt": exec_rtt.measure,
+}
+_OUTPUT = Path("build/bench.json")
+
+
+@click.command()
+@click.option("--only", default="", help="Names of benches, separated by commas; default: all.")
+def bench(only: str) -> None:
+    """Measure, print a table and write build/bench.json."""
+    names = [name for name in only.split(",") if name] or list(BENCHES)
+    if unknown := [name for name in names if name not in BENCHES]:
+        raise click.UsageError(f"unknown: {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+    measurements = asyncio.run(_measure(names))
+    write(measurements, _OUTPUT)
+    show(measurements)
+
+
+async def _measure(names: list[str]) -> list[Measurement]:
+    settings = settings_for_tests(prefix="aenvbench", network=IPv4Network("10.208.0.0/24"), uid_base=370_000)
+    measurements: list[Measurement] = []
+    with scratch_home(prepared_home(), "bench") as home, scratch_server(home, settings) as server:
+        async with aiohttp.ClientSession() as session:
+            target = BenchServer(server, settings, session, _accelerator(server.log))
+            for name in names:
+                measurements += await BENCHES[name](target)
+    return measurements
+
+
+def _accelerator(log: Path) -> str:
+    """Return what the server's log says that it chose."""
+    text = log.read_text()
+    return next((word for word in ("kvm", "tcg") if f'"accelerator": "{word}"' in text), "unknown accelerator")
+
+
+if __name__ == "__main__":
+    bench()

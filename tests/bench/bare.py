@@ -1,0 +1,110 @@
+"""The floor of a cold boot: QEMU with the words that our driver uses, started by hand, and nothing around it."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from agentenv.vmm.choice import choose_driver
+
+from agentenv.base.aio import BlockingPool, Supervisor
+from agentenv.base.clock import SystemClock
+from agentenv.base.ids import SandboxId
+from agentenv.blocks.overlay import OverlayStore
+from agentenv.guest import provision
+from agentenv.guest.base import BootFiles
+from agentenv.images.base import Image
+from agentenv.images.catalogue import DirectoryCatalogue
+from agentenv.main.home import Home
+from agentenv.main.settings import Settings
+from agentenv.network.base import EgressPolicy, Slot
+from agentenv.network.pool import SlotPool
+from agentenv.runtime.launcher import guest_command_line
+from agentenv.vmm.base import DiskAttachment, MachineSpec, TapAttachment
+from agentenv.vmm.qemu.command_line import HostFacts, build
+from bench.envd import Envd
+
+_NETWORK = {"prefix": "aenvbare", "network": "10.209.0.0/28", "max_slots": 2, "uid_base": 380_000}
+
+
+@dataclass(frozen=True, slots=True)
+class BareQemu:
+    """Everything that a boot needs, taken before the clock starts."""
+
+    directory: Path
+    host: HostFacts
+    image: Image
+    boot_files: BootFiles
+    slot: Slot
+    disks: OverlayStore
+    numbers: "itertools.count[int]"
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def opened(cls, settings: Settings, home: Home) -> AsyncIterator[Self]:
+        """Take a network slot of its own, and give it back."""
+        network_settings = settings.network.model_validate(
+            settings.network.model_dump() | _NETWORK | {"ready_slots_low": 1, "ready_slots_high": 1}
+        )
+        supervisor, pool, network = Supervisor(), BlockingPool("bench", 1), SlotPool(network_settings)
+        directory = home.path / "bare"
+        directory.mkdir()
+        try:
+            boot_files = provision.find_boot_files(home.path)
+            driver = await choose_driver(settings.vmm, home.path, boot_files, supervisor)
+            image = await DirectoryCatalogue(home.path / "images", pool).resolve("base")
+            await network.start(frozenset())
+            slot = await network.acquire(EgressPolicy())
+            yield cls(directory, driver.host, image, boot_files, slot, OverlayStore(directory), itertools.count())
+        finally:
+            await network.stop()
+            await supervisor.stop()
+            pool.close()
+            shutil.rmtree(directory)
+
+    async def boot_seconds(self) -> float:
+        """Boot a guest until its first command has answered, end it, and return the seconds."""
+        name = SandboxId(f"bare{next(self.numbers)}")
+        disk = await self.disks.create(name, self.image.disk, owner=os.getuid())
+        spec = MachineSpec(
+            name=name,
+            directory=disk.path.parent,
+            kernel=self.boot_files.kernel,
+            initramfs=self.boot_files.initramfs,
+            command_line=guest_command_line(self.slot.guest, name),
+            vcpus=self.image.vcpus,
+            memory_mib=self.image.memory_mib,
+            disks=(DiskAttachment(disk.path, disk.format.value),),
+            network=TapAttachment(self.slot.namespace, self.slot.tap, self.slot.guest.mac),
+            uid=os.getuid(),
+        )
+        (disk.path.parent / "monitor").mkdir()
+        words = ["ip", "netns", "exec", self.slot.namespace, *build(self.host, spec)]
+        begin = time.perf_counter()
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                await self._wait_until_open(process)
+                async with Envd(f"http://{self.slot.address}:49983", token=None) as envd:
+                    await envd.run("/bin/true")
+                return time.perf_counter() - begin
+            finally:
+                process.kill()
+
+    async def _wait_until_open(self, process: "subprocess.Popen[bytes]") -> None:
+        while process.poll() is None:
+            try:
+                async with asyncio.timeout(0.1):
+                    _, writer = await asyncio.open_connection(str(self.slot.address), 49983)
+            except (OSError, TimeoutError):
+                await SystemClock().sleep(0.01)
+            else:
+                writer.close()
+                return
+        raise RuntimeError(f"bare QEMU ended with {process.returncode}")
