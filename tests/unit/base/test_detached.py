@@ -29,7 +29,11 @@ async def _finish(process: ProcessIdentity, reading: int) -> tuple[str, int | No
 async def test_child_has_its_own_session_and_only_what_it_was_handed() -> None:
     stray, kept = os.pipe()
     os.set_inheritable(stray, True)
-    report = "import os,sys; print(os.getsid(0) == os.getpid(), sorted(map(int, os.listdir('/proc/self/fd')))[:-1], os.read(3, 9), file=sys.stderr)"
+    report = (
+        "import os, sys\n"
+        "descriptors = sorted(map(int, os.listdir('/proc/self/fd')))[:-1]\n"
+        "print(os.getsid(0) == os.getpid(), descriptors, os.read(3, 9), file=sys.stderr)\n"
+    )
     reading, writing = os.pipe()
     os.write(writing, b"handed")
     process, errors = _spawn((sys.executable, "-c", report), handed_over=(reading,))
