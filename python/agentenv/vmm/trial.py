@@ -15,7 +15,7 @@ _CAME_THROUGH = "Unable to mount root fs"
 _POLL_SECONDS = 0.02
 # A monitor needs a user; this one owns nothing anywhere.
 _NOBODY = 65534
-_EMPTY_ARCHIVE = b"070701" + b"0" * 88 + b"0000000B" + b"0" * 8 + b"TRAILER!!!\0" + bytes(387)
+_EMPTY_ARCHIVE = (b"070701" + b"0" * 88 + b"0000000B" + b"0" * 8 + b"TRAILER!!!").ljust(512, b"\0")
 
 
 async def find_fault(

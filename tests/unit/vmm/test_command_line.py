@@ -1,0 +1,122 @@
+"""The words that start QEMU, per architecture and accelerator."""
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentenv.vmm.base import Accelerator, DiskAttachment, MachineSpec, TapAttachment
+from agentenv.vmm.qemu.architecture import Architecture
+from agentenv.vmm.qemu.command_line import HostFacts, build, kernel_command_line
+
+TCG = HostFacts(Path("/usr/bin/qemu-system-x86_64"), (7, 2, 22), Architecture.X86_64, Accelerator.TCG, 2596130, 128)
+KVM = replace(TCG, accelerator=Accelerator.KVM, tsc_khz=None)
+ARM = replace(TCG, program=Path("/usr/bin/qemu-system-aarch64"), architecture=Architecture.AARCH64, tsc_khz=None)
+SPEC = MachineSpec(
+    name="i123",
+    directory=Path("/home/machines/i123"),
+    kernel=Path("/home/vmlinux"),
+    initramfs=Path("/home/initramfs"),
+    command_line="aenv.hostname=i123",
+    vcpus=2,
+    memory_mib=512,
+    disks=(
+        DiskAttachment(Path("/disks/a,b/root.qcow2"), "qcow2", is_scratch=True),
+        DiskAttachment(Path("/disks/tools.raw"), "raw", read_only=True),
+    ),
+    network=TapAttachment("aenv-1", "tap0", "02:fc:00:00:00:05"),
+    uid=70001,
+)
+
+
+def _values(words: list[str], option: str) -> list[str]:
+    return [value for name, value in itertools.pairwise(words) if name == option]
+
+
+def _objects(words: list[str], option: str) -> list[dict[str, object]]:
+    return [json.loads(value) for value in _values(words, option)]
+
+
+@pytest.mark.parametrize(
+    "host, machine, accelerator, cpu",
+    [
+        (TCG, "microvm,acpi=on,pcie=off,usb=off,rtc=on", "tcg,thread=multi,tb-size=128", "max"),
+        (KVM, "microvm,acpi=on,pcie=off,usb=off,rtc=on", "kvm", "host"),
+        (ARM, "virt,gic-version=3,usb=off,its=off", "tcg,thread=multi,tb-size=128", "max,pauth-impdef=on"),
+        (replace(ARM, accelerator=Accelerator.KVM), "virt,gic-version=host,usb=off,its=off", "kvm", "host"),
+    ],
+)
+def test_board_fits_architecture_and_accelerator(host: HostFacts, machine: str, accelerator: str, cpu: str) -> None:
+    words = build(host, SPEC)
+
+    assert words[0] == str(host.program)
+    assert _values(words, "-machine") == [f"{machine},memory-backend=ram"]
+    assert _values(words, "-accel") == [accelerator]
+    assert _values(words, "-cpu") == [cpu]
+    assert _values(words, "-m") == ["512M"]
+    assert _values(words, "-smp") == ["cpus=2,sockets=1,cores=2,threads=1"]
+
+
+@pytest.mark.parametrize(
+    "host, expected",
+    [
+        (TCG, {"console=ttyS0", "panic=-1", "reboot=t", "noreplace-smp", "tsc_early_khz=2596130"}),
+        (KVM, {"console=ttyS0", "panic=-1", "reboot=t"}),
+        (ARM, {"console=ttyAMA0", "panic=-1"}),
+    ],
+)
+def test_kernel_gets_what_its_machine_needs(host: HostFacts, expected: set[str]) -> None:
+    quick_boot = {"quiet", "cryptomgr.notests", "initcall_blacklist=jent_mod_init"}
+
+    assert set(kernel_command_line(host, "its own").split()) == expected | quick_boot | {"its", "own"}
+    assert kernel_command_line(host, "its own").endswith(" its own")
+
+
+def test_devices_stand_in_one_order_on_numbered_buses() -> None:
+    devices = _objects(build(TCG, SPEC), "-device")
+
+    assert [(device["id"], device["bus"]) for device in devices] == [
+        ("disk0", "virtio-mmio-bus.0"),
+        ("disk1", "virtio-mmio-bus.1"),
+        ("net0", "virtio-mmio-bus.2"),
+        ("rng0", "virtio-mmio-bus.3"),
+        ("balloon0", "virtio-mmio-bus.4"),
+    ]
+    assert devices[2]["mac"] == "02:fc:00:00:00:05"
+
+
+def test_disks_have_named_nodes_and_only_scratch_ones_skip_flushes() -> None:
+    nodes = {node["node-name"]: node for node in _objects(build(TCG, SPEC), "-blockdev")}
+
+    assert list(nodes) == ["disk0-file", "disk0", "disk1-file", "disk1"]
+    assert nodes["disk0-file"]["filename"] == "/disks/a,b/root.qcow2"
+    assert (nodes["disk0"]["driver"], nodes["disk0"]["read-only"]) == ("qcow2", False)
+    assert (nodes["disk1"]["driver"], nodes["disk1"]["read-only"]) == ("raw", True)
+    assert nodes["disk0"]["cache"] == {"direct": False, "no-flush": True}
+    assert nodes["disk1"]["cache"] == {"direct": False, "no-flush": False}
+
+
+def test_machine_without_network_has_no_link() -> None:
+    words = build(TCG, replace(SPEC, network=None))
+
+    assert _values(words, "-netdev") == []
+    assert "net0" not in {device["id"] for device in _objects(words, "-device")}
+
+
+def test_monitor_is_fenced_in_by_its_own_words() -> None:
+    words = build(TCG, SPEC)
+
+    assert {"-nodefaults", "-no-user-config", "-no-reboot"} <= set(words)
+    assert _values(words, "-sandbox") == ["on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"]
+
+
+@pytest.mark.parametrize("version, reconnect", [((7, 2, 0), "reconnect=1"), ((9, 2, 0), "reconnect-ms=1000")])
+def test_sockets_are_in_the_machines_directory(version: tuple[int, int, int], reconnect: str) -> None:
+    awkward = replace(SPEC, directory=Path("/home/a,b"))
+
+    assert _values(build(replace(TCG, version=version), awkward), "-chardev") == [
+        "socket,id=control,path=/home/a,,b/monitor/qmp.sock,server=on,wait=off",
+        f"socket,id=console,path=/home/a,,b/console.sock,{reconnect}",
+    ]
