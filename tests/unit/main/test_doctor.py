@@ -13,7 +13,7 @@ from agentenv.main.doctor.check import Check, Question, State, answer
 from agentenv.main.doctor.command import format_json, print_table
 from agentenv.main.doctor.machine import MachineFinding, examine_machine
 from agentenv.network.probe import Fact
-from agentenv.vmm.base import Accelerator
+from agentenv.vmm.base import Accelerator, Capability
 
 
 async def _good() -> Sequence[Check]:
@@ -61,15 +61,17 @@ async def _examine(finding: MachineFinding | Unavailable) -> dict[str, tuple[Sta
 
 
 async def test_emulation_is_a_warning_that_says_why_kvm_is_not_used() -> None:
-    found = await _examine(MachineFinding("qemu", Accelerator.TCG, ("a guest did not run within 3 s",)))
+    found = await _examine(
+        MachineFinding("qemu", Accelerator.TCG, (Capability.PAUSE,), ("a guest did not run within 3 s",))
+    )
     assert found == {
         "kvm": (State.WARNING, "a guest did not run within 3 s"),
-        "driver": (State.WARNING, "qemu with tcg"),
+        "driver": (State.WARNING, "qemu with tcg; can pause"),
     }
 
 
 async def test_usable_kvm_is_well() -> None:
-    found = await _examine(MachineFinding("qemu", Accelerator.KVM, ()))
+    found = await _examine(MachineFinding("qemu", Accelerator.KVM, (Capability.PAUSE,), ()))
     assert {state for state, _ in found.values()} == {State.OK}
 
 

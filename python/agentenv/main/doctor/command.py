@@ -11,32 +11,34 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from agentenv.base import log
 from agentenv.base.errors import AgentEnvError
 from agentenv.main.doctor.check import Check, State
-from agentenv.main.doctor.machine import ProbeMachine
+from agentenv.main.doctor.machine import make_probe
 from agentenv.main.doctor.service import diagnose
 from agentenv.main.settings import Settings
 
 LoadSettings = Callable[[], Settings]
-MakeProbe = Callable[[Settings], ProbeMachine]
 _STYLES = {State.OK: "green", State.WARNING: "yellow", State.MISSING: "red"}
 
 
-def make_command(load_settings: LoadSettings, make_probe: MakeProbe) -> click.Command:
-    """Return the command; `make_probe` makes what really starts a guest."""
+def make_command(load_settings: LoadSettings) -> click.Command:
+    """Return the command; `load_settings` reads the configuration when it runs."""
 
     @click.command(name="doctor")
     @click.option("--json", "as_json", is_flag=True, help="Print the answer for programs.")
-    def doctor(*, as_json: bool) -> None:
+    @click.option("--fresh", is_flag=True, help="Start a guest under every accelerator again, instead of remembering.")
+    def doctor(*, as_json: bool, fresh: bool) -> None:
         """Say what this machine can do for a server, and what to do about the rest.
 
         Exits with 1 when a server could not work here.
         """
+        log.configure(log.LogLevel.WARNING, log.LogFormat.TEXT)
         try:
             settings = load_settings()
         except AgentEnvError as error:
             raise click.ClickException(error.message) from error
-        checks = asyncio.run(diagnose(settings, make_probe(settings)))
+        checks = asyncio.run(diagnose(settings, make_probe(settings.vmm, settings.home, fresh=fresh)))
         is_able = all(check.state is not State.MISSING for check in checks)
         if as_json:
             click.echo(format_json(checks, settings.home))

@@ -5,9 +5,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentenv.base import aio
 from agentenv.base.errors import AgentEnvError
+from agentenv.guest import provision
 from agentenv.main.doctor.check import Check, State
-from agentenv.vmm.base import Accelerator
+from agentenv.vmm.base import Accelerator, Capability
+from agentenv.vmm.choice import Selector
+from agentenv.vmm.settings import VmmSettings
 
 _KVM = Path("/dev/kvm")
 _SLOW = "guests are emulated, which is several times slower: use a machine with KVM where speed matters"
@@ -15,14 +19,37 @@ _SLOW = "guests are emulated, which is several times slower: use a machine with 
 
 @dataclass(frozen=True, slots=True)
 class MachineFinding:
-    """What a probe found: the driver and accelerator of new guests, and why better ones were turned down."""
+    """What a probe found: by what new guests run, what that can do, and why something better was turned down."""
 
     driver: str
     accelerator: Accelerator
+    capabilities: tuple[Capability, ...]
     turned_down: tuple[str, ...]
 
 
 ProbeMachine = Callable[[], Awaitable[MachineFinding]]
+
+
+def make_probe(settings: VmmSettings, home: Path, *, fresh: bool) -> ProbeMachine:
+    """Return a probe that tries accelerators with the guest kernel in `home`, or remembers how that went."""
+
+    async def probe() -> MachineFinding:
+        supervisor = aio.Supervisor()
+        try:
+            selector = Selector(
+                settings=settings,
+                kernel=provision.find_boot_files(home).kernel,
+                directory=home / "vmm",
+                supervisor=supervisor,
+            )
+            selection = await selector.select(fresh=fresh)
+        finally:
+            await supervisor.stop()
+        driver = selection.driver
+        reasons = tuple(verdict.fault for verdict in selection.rejected if verdict.fault is not None)
+        return MachineFinding(driver.name, driver.accelerator, tuple(sorted(driver.capabilities)), reasons)
+
+    return probe
 
 
 async def examine_machine(probe: ProbeMachine) -> Sequence[Check]:
@@ -32,7 +59,7 @@ async def examine_machine(probe: ProbeMachine) -> Sequence[Check]:
     except AgentEnvError as error:
         value, _, remedy = error.message.partition("; ")
         return [_kvm(None), Check("driver", State.MISSING, value, remedy or "see the message")]
-    value = f"{finding.driver} with {finding.accelerator}"
+    value = f"{finding.driver} with {finding.accelerator}; can {', '.join(finding.capabilities)}"
     if finding.accelerator is Accelerator.KVM:
         return [_kvm(finding), Check("driver", State.OK, value)]
     return [_kvm(finding), Check("driver", State.WARNING, value, _SLOW)]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import click
 from rich.console import Console
 
+from agentenv.base import log
 from agentenv.base.clock import SystemClock
 from agentenv.base.errors import AgentEnvError
 from agentenv.base.units import format_seconds
@@ -35,6 +36,9 @@ def make_command(load_settings: LoadSettings) -> click.Command:
             raise click.UsageError("--check changes nothing, so it cannot go with --refresh")
         if not check and os.geteuid() != 0:
             raise click.ClickException("setup installs packages and builds disks: run it as root")
+        log.configure(log.LogLevel.WARNING, log.LogFormat.TEXT)
+        # The monitors run as users without rights and must read what is made here, whatever the caller's mask is.
+        os.umask(0o022)
         mode = Mode(check=check, refresh=refresh)
         console = Console(stderr=as_json)
         clock = SystemClock()
