@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{oneshot, Semaphore, SemaphorePermit};
+
+use super::memory;
 
 /// Short calls that may be in the kernel at once; fewer than the runtime's blocking threads, which others use too.
 const CALLS_MAX: usize = 12;
@@ -45,7 +48,7 @@ where
 }
 
 /// Runs a long blocking job on a thread of its own, so that slow clients never starve the short calls.
-pub(crate) async fn run_long<T, Work>(slot: SemaphorePermit<'static>, work: Work) -> Result<T, BlockingError>
+pub(crate) async fn run_long<T, Work>(slot: TransferSlot, work: Work) -> Result<T, BlockingError>
 where
     Work: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
@@ -61,12 +64,24 @@ where
     receiver.await.map_err(|_| BlockingError::Panicked)
 }
 
+/// A place among the long transfers. What the transfer needed goes back to the kernel some time after its end.
+#[derive(Debug)]
+pub(crate) struct TransferSlot {
+    runtime: Handle,
+    _permit: SemaphorePermit<'static>,
+}
+
+impl Drop for TransferSlot {
+    fn drop(&mut self) {
+        memory::release_soon(&self.runtime);
+    }
+}
+
 /// Waits for a place among the long transfers.
-pub(crate) async fn transfer_slot(
-    slots: &'static Semaphore,
-) -> Result<SemaphorePermit<'static>, BlockingError> {
-    let slot = tokio::time::timeout(TRANSFER_TURN_TIMEOUT, slots.acquire()).await;
-    Ok(slot.map_err(|_| BlockingError::Busy)?.expect("the semaphore is never closed"))
+pub(crate) async fn transfer_slot(slots: &'static Semaphore) -> Result<TransferSlot, BlockingError> {
+    let permit = tokio::time::timeout(TRANSFER_TURN_TIMEOUT, slots.acquire()).await;
+    let permit = permit.map_err(|_| BlockingError::Busy)?.expect("the semaphore is never closed");
+    Ok(TransferSlot { runtime: Handle::current(), _permit: permit })
 }
 
 #[cfg(test)]

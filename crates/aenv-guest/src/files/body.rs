@@ -12,10 +12,9 @@ use flate2::write::GzEncoder;
 use flate2::Compression;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame};
-use tokio::sync::SemaphorePermit;
 use tokio::task::JoinHandle;
 
-use super::blocking::{self, BlockingError};
+use super::blocking::{self, BlockingError, TransferSlot};
 
 /// Below the size from which the allocator maps and unmaps memory for each chunk.
 const CHUNK_BYTES: u64 = 120 << 10;
@@ -117,11 +116,11 @@ type Reading<S> = JoinHandle<Result<(S, io::Result<Option<Bytes>>), BlockingErro
 
 struct SourceBody<S> {
     reading: Option<Reading<S>>,
-    _slot: SemaphorePermit<'static>,
+    _slot: TransferSlot,
 }
 
 /// A body that yields the chunks of a source, and holds the slot until it is sent or dropped.
-pub(crate) fn stream<S: Source>(source: S, slot: SemaphorePermit<'static>) -> crate::http::Body {
+pub(crate) fn stream<S: Source>(source: S, slot: TransferSlot) -> crate::http::Body {
     SourceBody { reading: Some(read_next(source)), _slot: slot }.boxed_unsync()
 }
 
@@ -169,7 +168,7 @@ mod tests {
 
     async fn collect(source: impl Source) -> io::Result<Vec<u8>> {
         static SLOTS: Semaphore = Semaphore::const_new(8);
-        let slot = SLOTS.acquire().await.expect("open");
+        let slot = blocking::transfer_slot(&SLOTS).await.expect("free");
         Ok(stream(source, slot).collect().await?.to_bytes().to_vec())
     }
 

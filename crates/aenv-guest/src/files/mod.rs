@@ -9,6 +9,7 @@ mod download;
 mod encoding;
 mod errors;
 mod media;
+pub(crate) mod memory;
 pub(crate) mod metadata;
 pub(crate) mod open;
 mod signature;

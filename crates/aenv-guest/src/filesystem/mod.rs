@@ -18,10 +18,13 @@ use serde::{Deserialize, Serialize};
 
 use self::entry::Entry;
 use crate::connect::{self, json, unary_response, Code, ConnectError};
-use crate::files::blocking;
+use crate::files::{blocking, memory};
 use crate::http::{Request, Response};
 use crate::state::Daemon;
 use crate::users::User;
+
+/// A listing whose memory is worth giving back.
+const LARGE_LISTING: usize = 2_000;
 
 #[derive(Debug, Deserialize)]
 struct PathRequest {
@@ -116,6 +119,9 @@ async fn list_directory(daemon: &Daemon, request: Request) -> Result<ListRespons
     // Depth 0 is what a client sends that has no wish.
     let depth = wanted.depth.max(1) as usize;
     let entries = blocking::run(move || list::list(&path, depth)).await??;
+    if entries.len() > LARGE_LISTING {
+        memory::release_soon(&tokio::runtime::Handle::current());
+    }
     Ok(ListResponse { entries })
 }
 

@@ -39,9 +39,13 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     }
 }
 
+/// Rounds between two looks at the interface, which costs more than a look at the listeners.
+const ADDRESS_ROUNDS: u32 = 16;
+
 /// The ports being forwarded.
 #[derive(Debug, Default)]
 struct Forwarder {
+    round: u32,
     external: Option<Ipv4Addr>,
     relays: BTreeMap<u16, Relay>,
 }
@@ -49,12 +53,8 @@ struct Forwarder {
 impl Forwarder {
     /// Starts and stops relays as the listeners demand; says whether anything changed.
     async fn reconcile(&mut self, excluded_port: u16) -> bool {
-        let external = external_address();
-        if external != self.external {
-            self.relays.clear();
-            self.external = external;
-        }
-        let Some(external) = external else { return false };
+        self.find_external();
+        let Some(external) = self.external else { return false };
         let wanted = listeners::plan(&listeners::read(), excluded_port, PORTS_MAX);
         let count = self.relays.len();
         self.relays.retain(|port, relay| wanted.get(port) == Some(&relay.target()));
@@ -70,6 +70,19 @@ impl Forwarder {
             }
         }
         has_changed
+    }
+
+    /// The address appears once, when the guest boots, and hardly ever changes.
+    fn find_external(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        if self.external.is_some() && self.round % ADDRESS_ROUNDS != 0 {
+            return;
+        }
+        let external = external_address();
+        if external != self.external {
+            self.relays.clear();
+            self.external = external;
+        }
     }
 }
 

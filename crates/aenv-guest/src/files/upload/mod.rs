@@ -27,8 +27,8 @@ use crate::http::{self, Query, Request, Response};
 use crate::state::Daemon;
 use crate::users::User;
 
-/// Each has a thread and less than a MiB of memory.
-const UPLOADS_MAX: usize = 64;
+/// Each has a thread, a window, and a few chunks that wait.
+const UPLOADS_MAX: usize = 32;
 
 pub(crate) static UPLOADS: Semaphore = Semaphore::const_new(UPLOADS_MAX);
 

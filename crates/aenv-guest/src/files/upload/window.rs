@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 
 /// Large enough for few system calls, small enough to have one per upload.
-const WINDOW_BYTES: usize = 256 << 10;
+const WINDOW_BYTES: usize = 128 << 10;
 
 /// The part of a stream that is in memory.
 pub(super) struct Window<R> {
