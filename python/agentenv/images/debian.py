@@ -58,7 +58,7 @@ async def build_root(recipe: Recipe, work: Path, pool: BlockingPool) -> Path:
     configuration.write_text(recipe.apt_configuration)
     try:
         await process.run(
-            [*_contained(), *_command(recipe, root, configuration)],
+            [*containment(), *_command(recipe, root, configuration)],
             timeout_seconds=_BUILD_TIMEOUT_SECONDS,
             environment=_environment(work),
         )
@@ -68,8 +68,8 @@ async def build_root(recipe: Recipe, work: Path, pool: BlockingPool) -> Path:
     return root
 
 
-def _contained() -> Sequence[str]:
-    """Return a prefix that ends everything under it, with its mounts, when we end: also by SIGKILL."""
+def containment() -> Sequence[str]:
+    """Return a prefix for a command that ends everything under it, with its mounts, when we end: also by SIGKILL."""
     return (
         *("setpriv", "--pdeathsig", "KILL", "--"),
         *("unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--ipc", "--"),
