@@ -76,7 +76,7 @@ async def run(
 
 
 def _in_memory(content: bytes) -> int:
-    """Return a descriptor to read `content` from. No pipe: uvloop's are sockets, and nft cannot open /dev/stdin then."""
+    """Return a descriptor to read `content` from. Pipes are sockets on uvloop, and nft cannot open those by name."""
     descriptor = os.memfd_create("stdin")
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(content)

@@ -78,11 +78,11 @@ def test_devices_stand_in_one_order_on_numbered_buses() -> None:
     devices = _objects(build(TCG, SPEC), "-device")
 
     assert [(device["id"], device["bus"]) for device in devices] == [
-        ("disk0", "virtio-mmio-bus.0"),
-        ("disk1", "virtio-mmio-bus.1"),
-        ("net0", "virtio-mmio-bus.2"),
-        ("rng0", "virtio-mmio-bus.3"),
-        ("balloon0", "virtio-mmio-bus.4"),
+        ("disk0", "virtio-mmio-bus.1"),
+        ("disk1", "virtio-mmio-bus.2"),
+        ("net0", "virtio-mmio-bus.3"),
+        ("rng0", "virtio-mmio-bus.4"),
+        ("balloon0", "virtio-mmio-bus.5"),
     ]
     assert devices[2]["mac"] == "02:fc:00:00:00:05"
 
