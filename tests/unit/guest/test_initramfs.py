@@ -1,4 +1,3 @@
-import gzip
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ def test_equal_inputs_give_equal_bytes_with_the_load_order_inside() -> None:
     drivers = [Module("virtio_mmio", b"one"), Module("virtio_blk", b"two")]
     packed = initramfs.pack(b"daemon", drivers)
     assert packed == initramfs.pack(b"daemon", drivers)
-    assert b"virtio_mmio.ko\nvirtio_blk.ko\n" in gzip.decompress(packed)
+    assert b"virtio_mmio.ko\nvirtio_blk.ko\n" in packed
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class Initramfs:
         drivers = await self._collect_modules(kernel)
         content = await self._context.pool.run(initramfs.pack, daemon.read_bytes(), drivers)
         inputs = _inputs(kernel, daemon)
-        path = self._context.home / "boot" / f"initramfs-{inputs[:16]}.cpio.gz"
+        path = self._context.home / "boot" / f"initramfs-{inputs[:16]}.cpio"
         files.write_atomically(path, content)
         manifest = BootManifest(
             kernel=str((kernel / "vmlinux").relative_to(self._context.home)),
