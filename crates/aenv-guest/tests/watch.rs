@@ -133,6 +133,18 @@ fn test_entries_come_only_when_asked_for_and_only_with_what_is_left() {
 }
 
 #[test]
+fn test_the_watched_directory_itself_is_a_dot() {
+    let daemon = Daemon::start();
+    let directory = daemon.directory.path().join("watched");
+    fs::create_dir(&directory).expect("made");
+    let id = watch(&daemon, json!({"path": directory, "includeEntry": true}));
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).expect("changed");
+    let answer = call(&daemon, "GetWatcherEvents", json!({"watcherId": id})).json();
+    assert_eq!(describe(&answer["events"][0]), "CHMOD .");
+    assert_eq!(answer["events"][0]["entry"]["path"], json!(directory));
+}
+
+#[test]
 fn test_what_cannot_be_watched_says_why() {
     let daemon = Daemon::start();
     let file = daemon.directory.path().join("file");

@@ -48,33 +48,35 @@ pub(crate) fn for_writing(path: &Path, user: &User) -> Result<File, FileError> {
 /// Opens without `O_CREAT` first: where the kernel protects sticky directories, it refuses even root to "create" a
 /// file that is there and belongs to another user, and `/tmp` is such a directory.
 fn open_or_create(path: &Path) -> Result<File, FileError> {
+    let mut last_error = FileError::NotFound(path.display().to_string());
     for _ in 0..CREATE_ATTEMPTS {
-        match std::fs::metadata(path) {
-            Ok(found) => {
-                check_kind(&found, path)?;
-                match OpenOptions::new().write(true).custom_flags(FLAGS).open(path) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    opened => return opened.map_err(|error| FileError::from_io(&error, path)),
-                }
+        let attempt = match std::fs::metadata(path) {
+            Ok(found) => check_kind(&found, path).map(|()| open_existing(path))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => create(path),
+            Err(error) => Err(error),
+        };
+        match attempt {
+            Ok(file) => return Ok(file),
+            // Somebody created or removed it between our calls.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {
+                last_error = FileError::from_io(&error, path);
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(FileError::from_io(&error, path)),
         }
-        let mut options = OpenOptions::new();
-        options.write(true).mode(NEW_FILE_MODE).custom_flags(FLAGS);
-        // A dangling link is there and not found at once; only then may the kernel follow it to create its target.
-        let is_dangling_link = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
-        if is_dangling_link {
-            options.create(true);
-        } else {
-            options.create_new(true);
-        }
-        match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            opened => return opened.map_err(|error| FileError::from_io(&error, path)),
-        }
     }
-    Err(FileError::Failed(format!("'{}' keeps changing", path.display())))
+    Err(last_error)
+}
+
+fn open_existing(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(FLAGS).open(path)
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    // A dangling link is there and not found at once; only then may the kernel follow it to create its target.
+    let is_dangling_link = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    let mut options = OpenOptions::new();
+    options.write(true).mode(NEW_FILE_MODE).custom_flags(FLAGS);
+    options.create(is_dangling_link).create_new(!is_dangling_link).open(path)
 }
 
 fn check_kind(metadata: &Metadata, path: &Path) -> Result<(), FileError> {

@@ -16,6 +16,7 @@ use crate::connect::{Code, ConnectError};
 use crate::filesystem::entry::Entry;
 use crate::filesystem::errors;
 use crate::filesystem::owners::Owners;
+use crate::paths;
 
 /// Directories of one watcher. Each costs the kernel about a KiB.
 const DIRECTORIES_MAX: usize = 8192;
@@ -95,7 +96,8 @@ impl Directories {
         }
         if self.scope.includes_entry {
             for event in harvest.events.iter_mut().filter(|event| event.event_type.leaves_entry()) {
-                event.entry = Entry::read(&self.scope.root.join(&event.name), &mut owners).ok();
+                let path = paths::clean(&self.scope.root.join(&event.name));
+                event.entry = Entry::read(&path, &mut owners).ok();
             }
         }
         harvest
