@@ -55,7 +55,7 @@ class Terminal:
 
     def enter_raw(self) -> None:
         """Pass keys on as they are, signals among them."""
-        tty.setraw(self._source, termios.TCSADRAIN)
+        tty.setraw(self._source, termios.TCSANOW)
 
     def note_resize(self) -> None:
         """Wake who waits for sizes."""
@@ -83,4 +83,5 @@ def raw_terminal(source: int, target: int) -> Iterator[Terminal]:
         loop.remove_signal_handler(signal.SIGWINCH)
         loop.remove_signal_handler(signal.SIGCONT)
         with contextlib.suppress(termios.error):  # the terminal itself may be gone
-            termios.tcsetattr(source, termios.TCSADRAIN, before)
+            # At once: to wait for the output to drain is to wait for a terminal that may read no more.
+            termios.tcsetattr(source, termios.TCSANOW, before)
