@@ -48,7 +48,9 @@ class PlainDisplay:
 
     def begin(self, step: str) -> Say:
         """Say lines under the step's name."""
-        return lambda text: self._console.print(f"{step:{_NAME_WIDTH}} {text} ...", markup=False, highlight=False)
+        return lambda text: self._console.print(
+            f"{step:{_NAME_WIDTH}} {text} ...", markup=False, highlight=False, soft_wrap=True
+        )
 
     def end(self, report: StepReport) -> None:
         """Print the report."""
