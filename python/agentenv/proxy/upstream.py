@@ -53,6 +53,8 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
         self._transport = cast("asyncio.Transport", transport)
+        # The default of 64 KiB would pause after every piece that aiohttp hands over.
+        self._transport.set_write_buffer_limits(high=self._limit)
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
