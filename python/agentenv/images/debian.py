@@ -6,8 +6,10 @@ Takes everything from the host's package sources, and leaves none of the host's 
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
 
 from agentenv.base import process
 from agentenv.base.aio import BlockingPool
@@ -40,6 +42,11 @@ class PackageSource:
         option = f"[signed-by={self.keyring}] " if self.keyring else ""
         return f"deb {option}{self.uri} {self.suite} {' '.join(self.components)}"
 
+    def without_secrets(self) -> Self:
+        """Return the source as guests may know it: a name and password in its address are this host's."""
+        parts = urlsplit(self.uri)
+        return replace(self, uri=parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -60,11 +67,11 @@ async def build_root(recipe: Recipe, work: Path, pool: BlockingPool) -> Path:
         await process.run(
             [*containment(), *_command(recipe, root, configuration)],
             timeout_seconds=_BUILD_TIMEOUT_SECONDS,
-            environment=_environment(work),
+            environment=build_environment(work),
         )
     except AgentEnvError as error:
         raise BuildFailed(f"the base image could not be built: {error.message}") from error
-    await pool.run(_furnish, root, recipe.sources)
+    await pool.run(furnish, root, recipe.sources)
     return root
 
 
@@ -91,7 +98,8 @@ def _command(recipe: Recipe, root: Path, configuration: Path) -> list[str]:
     ]
 
 
-def _environment(work: Path) -> dict[str, str]:
+def build_environment(work: Path) -> dict[str, str]:
+    """Return the environment of the build: of this host's, only what leads to the package sources."""
     passed = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     return passed | {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -101,14 +109,15 @@ def _environment(work: Path) -> dict[str, str]:
     }
 
 
-def _furnish(root: Path, sources: Sequence[PackageSource]) -> None:
+def furnish(root: Path, sources: Sequence[PackageSource]) -> None:
+    """Write what every sandbox finds in the image, and take out what the builder and the host left."""
     _write(root / f"etc/sudoers.d/{USER}", f"{USER} ALL=(ALL:ALL) NOPASSWD: ALL\n", 0o440)
     _write(root / "etc/default/locale", "LANG=C.UTF-8\n")
     _write(root / "etc/hostname", f"{_HOSTNAME}\n")
     _write(root / "etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {_HOSTNAME}\n::1 localhost ip6-localhost\n")
     # Empty means "make one at first boot": an identity in the image would be every sandbox's.
     _write(root / "etc/machine-id", "", 0o444)
-    _write(root / "etc/apt/sources.list", "".join(f"{source.line()}\n" for source in sources))
+    _write(root / "etc/apt/sources.list", "".join(f"{source.without_secrets().line()}\n" for source in sources))
     # The daemon writes it at boot; what the builder left is the host's.
     (root / "etc/resolv.conf").unlink(missing_ok=True)
     for leftover in ("var/lib/apt/lists", "var/cache/apt", "var/cache/debconf", "var/log", "tmp", "run"):
