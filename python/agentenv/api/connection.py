@@ -15,6 +15,11 @@ _log = log.get("api")
 # Verbs are logged by the control plane, and the data plane is counted; aiohttp's own lines would hold tokens in URLs.
 _NO_ACCESS_LOG = logging.getLogger("agentenv.api.access")
 _NO_ACCESS_LOG.disabled = True
+_TOO_MANY_BODY = b'{"code":503,"message":"too many connections to this server; close some and try again"}'
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\nServer: agentenv\r\n"
+    b"Retry-After: 1\r\nShould-Retry: true\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+) % (len(_TOO_MANY_BODY), _TOO_MANY_BODY)
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -57,6 +62,16 @@ class ClientConnection(web.RequestHandler):
         return answer
 
 
+class RefusedConnection(asyncio.Protocol):
+    """Tells a client that there are too many, and hangs up."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        open_transport = cast("asyncio.Transport", transport)
+        open_transport.write(_TOO_MANY)
+        open_transport.close()
+
+
 class ConnectionFactory(web.Server):
     """Makes a `ClientConnection` for each client that connects."""
 
@@ -64,6 +79,7 @@ class ConnectionFactory(web.Server):
         super().__init__(self._handle, handler_cancellation=True)
         self._answer = answer
         self._settings = settings
+        self._count = 0
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = cast("ClientConnection", request.protocol)
@@ -75,9 +91,22 @@ class ConnectionFactory(web.Server):
             response.force_close()
         return response
 
-    def __call__(self) -> ClientConnection:
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Called by aiohttp."""
+        self._count += 1
+        super().connection_made(handler, transport)
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """Called by aiohttp."""
+        self._count -= 1
+        super().connection_lost(handler, exc)
+
+    def __call__(self) -> web.RequestHandler:
         """Return the protocol of a new connection."""
         settings = self._settings
+        if self._count >= settings.connection_limit:
+            # aiohttp's signature promises its own protocol; asyncio, which calls this, takes any.
+            return cast("web.RequestHandler", RefusedConnection())
         return ClientConnection(
             self,
             loop=asyncio.get_running_loop(),

@@ -33,6 +33,12 @@ class ApiSettings(BaseModel):
     )
     head_line_limit_bytes: int = Field(default=32768, ge=1024, description="Longest request line or header; then 400.")
     header_count_limit: int = Field(default=256, ge=16, description="Most headers in one request; then 400.")
+    connection_limit: int = Field(
+        default=8192,
+        ge=1,
+        description="Most client connections at once; the next one is told 503. Each may need a second descriptor for"
+        " its guest, so the limit of open files must be above twice this.",
+    )
     idle_connection_seconds: float = Field(
         default=320.0,
         gt=0,

@@ -508,3 +508,19 @@ async def test_our_own_answers_do_not_tell_what_we_run_on() -> None:
     async with Door() as door:
         for path in ("/health", "/nope"):
             assert headers((await call(door, "GET", path)).head, b"server") == [b"agentenv"]
+
+
+async def test_a_connection_too_many_is_told_so_and_a_place_becomes_free_again() -> None:
+    async with Door(ApiSettings(connection_limit=1)) as door:
+        async with await door.connect() as first:
+            await first.send(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await first.read_head()).startswith(b"HTTP/1.1 204 ")
+            async with await door.connect() as second:
+                head, body = await second.read_answer()
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert json.loads(body)["code"] == 503
+        while True:
+            async with await door.connect() as third:
+                await third.send(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+                if (await third.read_head()).startswith(b"HTTP/1.1 204 "):
+                    break

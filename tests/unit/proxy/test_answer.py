@@ -1,6 +1,8 @@
 """Heads of answers: what is taken from a guest, and what the client gets."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentenv.proxy.answer import AnswerHead, Framing, parse_head, write_head
 from agentenv.proxy.errors import GuestAnswerBroken
@@ -78,3 +80,15 @@ def test_a_connection_header_cannot_name_the_length_away() -> None:
 def test_an_answer_to_head_keeps_its_length() -> None:
     head = parse("HTTP/1.1 200 OK\r\nContent-Length: 7", "HEAD")
     assert b"Content-Length: 7" in write_head(head, is_http_1_0=False, keeps_alive=True, chunked=False)
+
+
+@given(st.binary(max_size=200), st.sampled_from(["GET", "HEAD"]))
+def test_no_bytes_from_a_guest_break_the_parser(tail: bytes, method: str) -> None:
+    for raw in (tail, b"HTTP/1.1 200 OK\r\n" + tail, b"HTTP/1.1 200 OK\r\nContent-Length: " + tail):
+        try:
+            head = parse_head(raw, method)
+        except GuestAnswerBroken:
+            continue
+        written = write_head(head, is_http_1_0=False, keeps_alive=True, chunked=False)
+        assert written.count(b"\r\n\r\n") == 1
+        assert b"\n" not in written.replace(b"\r\n", b"")
