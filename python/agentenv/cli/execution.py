@@ -15,7 +15,6 @@ from agentenv.cli.errors import ShellMissing
 from agentenv.cli.interruption import CaughtSignals, caught_signals, end_on_signal, kill
 from agentenv.cli.server import Server
 from agentenv.cli.streams import read_chunks, write_all
-from agentenv.client.api import ApiClient
 from agentenv.client.base import Channel, Command, Ended, Output, Reconnected
 from agentenv.client.daemon import Daemon
 from agentenv.client.errors import CommandTimedOut, InputClosed, ProcessNotFound, RequestRefused
@@ -24,7 +23,7 @@ from agentenv.client.process import RunningProcess, start_process
 _KEEP_ALIVE_SECONDS = 60
 _KEEP_ALIVE_INTERVAL_SECONDS = 20
 # The daemon enforces the command's deadline; this long after it, we stop trusting it to.
-_DEADLINE_GRACE_SECONDS = 10
+DEADLINE_GRACE_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,7 @@ async def execute(server: Server, request: Request, streams: Streams) -> int:
             if note is not None:
                 await _tell(streams.stderr, note)
             with caught_signals() as caught:
-                guard = None if timeout_seconds is None else timeout_seconds + _DEADLINE_GRACE_SECONDS
-                async with asyncio.timeout(guard):
-                    code = await _accompany(server.api, request.sandbox_id, process, streams, caught)
+                code = await _accompany(server, request, process, streams, caught)
             return code if caught.first is None else exit_codes.of_signal(caught.first)
     except (CommandTimedOut, TimeoutError) as error:
         message = f"the command did not end within {timeout_seconds} s and was killed"
@@ -108,13 +105,14 @@ def _is_program_missing(error: RequestRefused, program: str) -> bool:
 
 
 async def _accompany(
-    api: ApiClient, sandbox_id: SandboxId, process: RunningProcess, streams: Streams, caught: CaughtSignals
+    server: Server, request: Request, process: RunningProcess, streams: Streams, caught: CaughtSignals
 ) -> int:
-    helpers = [keep_alive(api, sandbox_id), end_on_signal(process, caught)]
+    helpers = [keep_alive(server, request.sandbox_id), end_on_signal(process, caught)]
     if streams.stdin is not None:
         helpers.append(_feed(process, streams.stdin))
+    guard = None if request.timeout_seconds is None else request.timeout_seconds + DEADLINE_GRACE_SECONDS
     try:
-        async with beside(*helpers):
+        async with asyncio.timeout(guard), beside(*helpers):
             return await _drain(process, streams)
     except BrokenPipeError:
         await kill(process)
@@ -144,12 +142,12 @@ async def _feed(process: RunningProcess, stdin: int) -> None:
         await process.close_input()
 
 
-async def keep_alive(api: ApiClient, sandbox_id: SandboxId) -> None:
+async def keep_alive(server: Server, sandbox_id: SandboxId) -> None:
     """Keep the deadline of a sandbox away for as long as somebody works in it. A failure shows elsewhere."""
     while True:
-        await asyncio.sleep(_KEEP_ALIVE_INTERVAL_SECONDS)
+        await server.clock.sleep(_KEEP_ALIVE_INTERVAL_SECONDS)
         with contextlib.suppress(AgentEnvError):
-            await api.keep_alive(sandbox_id, _KEEP_ALIVE_SECONDS)
+            await server.api.keep_alive(sandbox_id, _KEEP_ALIVE_SECONDS)
 
 
 async def _tell(stderr: int, note: str) -> None:

@@ -5,7 +5,7 @@ import click
 from agentenv import __version__
 from agentenv.cli.lazy import LazyGroup, Verb
 
-_VERBS = (
+VERBS = (
     Verb("auth", "agentenv.cli.verbs.auth:auth", "Store, check or forget the key of a server."),
     Verb("start", "agentenv.cli.verbs.start:start", "Start a sandbox and print its id."),
     Verb("exec", "agentenv.cli.verbs.exec:execute", "Run a command in a sandbox."),
@@ -19,7 +19,7 @@ _EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage; exec and connect return 
 
 @click.group(
     cls=LazyGroup,
-    verbs=_VERBS,
+    verbs=VERBS,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

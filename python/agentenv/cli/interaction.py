@@ -38,7 +38,7 @@ async def interact(server: Server, sandbox_id: SandboxId, user: str | None, *, s
                 return Command(shell.program, shell.arguments, environment, user=user, terminal=size)
 
             async with (
-                beside(_leave_on_signal(caught), keep_alive(server.api, sandbox_id)),
+                beside(_leave_on_signal(caught), keep_alive(server, sandbox_id)),
                 start_first(server.daemon_of(sandbox), interactive_shells(), command) as (process, note),
                 _ended_with(process, terminal),
             ):

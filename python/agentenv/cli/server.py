@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from agentenv.base.clock import Clock, SystemClock
 from agentenv.client.base import Flags, Sandbox
 from agentenv.client.errors import KeyMissing
 
@@ -43,6 +44,7 @@ class Server:
     settings: "ClientSettings"
     transport: "Transport"
     api: "ApiClient"
+    clock: Clock
 
     def daemon_of(self, sandbox: Sandbox) -> "Daemon":
         """Return the client of the daemon in `sandbox`."""
@@ -62,7 +64,8 @@ async def open_server(flags: Flags) -> AsyncIterator[Server]:
     if settings.api_key is None:
         raise KeyMissing(f"no API key is known for {settings.api_url}: run `aenv auth`, or set AENV_API_KEY")
     async with Transport(settings) as transport:
-        yield Server(settings, transport, ApiClient(transport, settings))
+        clock = SystemClock()
+        yield Server(settings, transport, ApiClient(transport, settings, clock), clock)
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:

@@ -70,7 +70,8 @@ def load(flags: Flags, environment: Mapping[str, str]) -> Configuration:
         (_text(stored, "api_key") if is_file_server else None, Source.FILE),
         (_local_server_key(url or "", environment), Source.LOCAL_SERVER),
     )
-    sandbox_url = _variable(environment, _SANDBOX_URL_VARIABLES)
+    # A flag names a server of its own: the environment's sandbox address, like the file's, belongs to another one.
+    sandbox_url = None if url_source is Source.FLAG else _variable(environment, _SANDBOX_URL_VARIABLES)
     if sandbox_url is None and is_file_server:
         sandbox_url = _text(stored, "sandbox_url")
     settings = validate({**stored, "api_url": url, "api_key": key, "sandbox_url": sandbox_url})
@@ -92,9 +93,12 @@ def read_stored(path: Path) -> dict[str, object]:
     return stored
 
 
-def store(path: Path, changes: Mapping[str, str]) -> None:
-    """Write `changes` into the configuration file, readable by its owner alone; other keys stay."""
-    values = {**read_stored(path), **changes}
+def store(path: Path, url: str, key: str) -> None:
+    """Write a server and its key into the configuration file, readable by its owner alone; other settings stay."""
+    values = read_stored(path)
+    if values.get("api_url") != url:
+        values.pop("sandbox_url", None)  # it leads into the sandboxes of the server that was stored before
+    values |= {"api_url": url, "api_key": key}
     validate(values)
     _write(path, values)
 

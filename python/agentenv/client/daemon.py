@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from agentenv.client.answers import INTERNAL, sandbox_error
 from agentenv.client.base import Command, Sandbox, Signal, TerminalSize
 from agentenv.client.envelope import encode
-from agentenv.client.errors import AnswerInvalid, InputClosed, ServerFailed
+from agentenv.client.errors import AnswerInvalid, InputClosed, RequestRefused, ServerFailed
 from agentenv.client.events import EventStream
 from agentenv.client.settings import ClientSettings
 from agentenv.client.transport import Transport, deadline, read_answer
@@ -38,6 +38,8 @@ class Daemon:
         """Start a process and give its events. Leaving the context does not end the process."""
         headers = {}
         if command.user is not None:
+            if ":" in command.user:
+                raise RequestRefused(f"no user can be called {command.user!r}: a name holds no colon")
             credentials = base64.b64encode(f"{command.user}:".encode()).decode()
             headers["Authorization"] = f"Basic {credentials}"
         if command.timeout_seconds is not None:

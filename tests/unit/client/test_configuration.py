@@ -35,7 +35,7 @@ def test_nothing_configured_means_this_machine_and_no_key(environment: dict[str,
 
 
 def test_flags_go_before_the_environment_and_that_before_the_file(environment: dict[str, str]) -> None:
-    store(locate(environment), {"api_url": REMOTE, "api_key": "from-file"})
+    store(locate(environment), REMOTE, "from-file")
     assert key_of(Flags(), environment) == ("from-file", Source.FILE)
 
     environment["E2B_API_KEY"] = "from-e2b"
@@ -47,7 +47,7 @@ def test_flags_go_before_the_environment_and_that_before_the_file(environment: d
 
 
 def test_urls_follow_the_same_order(environment: dict[str, str]) -> None:
-    store(locate(environment), {"api_url": REMOTE})
+    store(locate(environment), REMOTE, "k")
     assert load(Flags(), environment).settings.api_url == REMOTE
 
     environment |= {"E2B_API_URL": "http://e2b:1", "AENV_API_URL": ""}
@@ -56,7 +56,10 @@ def test_urls_follow_the_same_order(environment: dict[str, str]) -> None:
 
 
 def test_the_key_of_the_file_goes_to_no_other_server(environment: dict[str, str]) -> None:
-    store(locate(environment), {"api_url": REMOTE, "api_key": "from-file", "sandbox_url": "https://s.example.org"})
+    path = locate(environment)
+    store(path, REMOTE, "from-file")
+    path.write_text(path.read_text() + 'sandbox_url = "https://s.example.org"\n')
+    environment["E2B_SANDBOX_URL"] = "https://s.example.org"
 
     configuration = load(Flags(url="http://evil.example.org"), environment)
 
@@ -81,7 +84,7 @@ def test_an_unusable_server_key_is_no_key(environment: dict[str, str]) -> None:
 def test_the_file_is_readable_by_its_owner_alone(environment: dict[str, str]) -> None:
     path = locate(environment)
 
-    store(path, {"api_url": REMOTE, "api_key": "k"})
+    store(path, REMOTE, "k")
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -89,9 +92,9 @@ def test_the_file_is_readable_by_its_owner_alone(environment: dict[str, str]) ->
 def test_storing_keeps_other_keys_and_logging_out_keeps_the_url(environment: dict[str, str]) -> None:
     path = locate(environment)
     path.parent.mkdir(parents=True)
-    path.write_text('silence_limit_seconds = 7\nsandbox_url = "http://{port}-{id}.x:80"\n')
+    path.write_text(f'silence_limit_seconds = 7\napi_url = "{REMOTE}"\nsandbox_url = "http://{{port}}-{{id}}.x:80"\n')
 
-    store(path, {"api_url": REMOTE, "api_key": 'quo"te\\'})
+    store(path, REMOTE, 'quo"te\\')
     assert key_of(Flags(), environment) == ('quo"te\\', Source.FILE)
 
     assert forget_key(path)
@@ -101,6 +104,26 @@ def test_storing_keeps_other_keys_and_logging_out_keeps_the_url(environment: dic
         "sandbox_url": "http://{port}-{id}.x:80",
         "silence_limit_seconds": 7,
     }
+
+
+def test_storing_another_server_drops_the_way_into_the_sandboxes_of_the_first(environment: dict[str, str]) -> None:
+    path = locate(environment)
+    path.parent.mkdir(parents=True)
+    path.write_text('api_url = "http://first:1"\nsandbox_url = "http://first:2"\n')
+
+    store(path, REMOTE, "k")
+
+    assert read_stored(path) == {"api_url": REMOTE, "api_key": "k"}
+
+
+def test_the_environment_can_lead_sandbox_traffic_elsewhere(environment: dict[str, str]) -> None:
+    environment |= {
+        "AENV_API_URL": REMOTE,
+        "E2B_SANDBOX_URL": "http://a:1",
+        "AENV_SANDBOX_URL": "http://{port}-{id}.b:2/",
+    }
+
+    assert load(Flags(), environment).settings.url_into("i1", 49983) == "http://49983-i1.b:2"
 
 
 @pytest.mark.parametrize(

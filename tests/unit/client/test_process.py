@@ -70,6 +70,13 @@ async def test_a_command_without_choices_sends_neither_user_nor_deadline(daemon:
     assert {"Authorization", "Connect-Timeout-Ms"}.isdisjoint(server.requests[-1].headers)
 
 
+async def test_a_user_that_would_be_cut_at_its_colon_is_refused(daemon: Daemon, server: FakeServer) -> None:
+    with pytest.raises(RequestRefused, match="'root:x'"):
+        await run(daemon, Command("/bin/ls", user="root:x"))
+
+    assert server.seen("POST /process.Process/Start") == []
+
+
 async def test_a_configured_sandbox_url_is_filled_in(
     transport: Transport, settings: ClientSettings, server: FakeServer, sandbox: Sandbox
 ) -> None:

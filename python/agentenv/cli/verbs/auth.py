@@ -72,7 +72,7 @@ def _store(flags: Flags) -> None:
     assert flags.key is not None
     run(_check(flags))
     path = locate(os.environ)
-    store(path, {"api_url": flags.url, "api_key": flags.key})
+    store(path, flags.url, flags.key)
     click.echo(f"The server accepts the key. Stored in {path}.")
     if urlsplit(flags.url).scheme == "http" and not is_loopback(flags.url):
         click.echo("Note: without https, the key crosses the network readable by others.", err=True)
