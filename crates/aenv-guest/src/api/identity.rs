@@ -37,7 +37,7 @@ pub(super) fn is_machine_id(id: &str) -> bool {
 pub(super) fn write_machine_id(id: &str) -> io::Result<()> {
     let path = Path::new("/etc/machine-id");
     match fs::symlink_metadata(path) {
-        Ok(metadata) if !metadata.is_file() => return Ok(()),
+        Ok(metadata) if !metadata.is_file() => Ok(()),
         _ => replace_file(path, format!("{id}\n").as_bytes(), 0o444),
     }
 }

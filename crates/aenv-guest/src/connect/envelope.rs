@@ -1,6 +1,6 @@
 //! Frames of Connect streams: one flag byte, a big-endian length, a payload. Reading is bounded and total.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Body;
 
@@ -19,12 +19,17 @@ const PAYLOAD_BYTES_MAX: usize = 4 << 20;
 
 /// One frame, ready for the wire.
 pub(crate) fn encode(flags: u8, payload: &[u8]) -> Bytes {
-    let length = u32::try_from(payload.len()).expect("our frames are far below 4 GiB");
-    let mut frame = BytesMut::with_capacity(HEAD_BYTES + payload.len());
-    frame.put_u8(flags);
-    frame.put_u32(length);
-    frame.put_slice(payload);
-    frame.freeze()
+    build(flags, payload.len(), |target| target.copy_from_slice(payload))
+}
+
+/// One frame whose payload is written in place.
+pub(crate) fn build(flags: u8, payload_bytes: usize, write: impl FnOnce(&mut [u8])) -> Bytes {
+    let length = u32::try_from(payload_bytes).expect("our frames are far below 4 GiB");
+    let mut frame = vec![0; HEAD_BYTES + payload_bytes];
+    frame[0] = flags;
+    frame[1..HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
+    write(&mut frame[HEAD_BYTES..]);
+    frame.into()
 }
 
 /// Cuts bytes into frames, however they arrive.

@@ -10,6 +10,6 @@ pub(crate) use call::{
     authorised_user, is_known_type, keepalive_interval, parse, read_single, read_stream, read_unary, timeout,
     unary_response,
 };
-pub(crate) use envelope::{encode as encode_envelope, EnvelopeReader, FLAG_MESSAGE};
+pub(crate) use envelope::{build as build_envelope, encode as encode_envelope, EnvelopeReader, FLAG_MESSAGE};
 pub(crate) use error::{Code, ConnectError};
 pub(crate) use stream::{encode_message, failed_stream, open_stream, Closed, EventSender};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::exit::Ending;
-use crate::connect::{encode_envelope, encode_message, FLAG_MESSAGE};
+use crate::connect::{build_envelope, encode_envelope, encode_message, FLAG_MESSAGE};
 
 /// Where bytes came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,12 +20,14 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    fn field(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-            Self::Pty => "pty",
-        }
+    /// What surrounds the base64 text of a data event.
+    fn wrapping(self) -> (&'static [u8], &'static [u8]) {
+        let prefix: &[u8] = match self {
+            Self::Stdout => b"{\"event\":{\"data\":{\"stdout\":\"",
+            Self::Stderr => b"{\"event\":{\"data\":{\"stderr\":\"",
+            Self::Pty => b"{\"event\":{\"data\":{\"pty\":\"",
+        };
+        (prefix, b"\"}}}")
     }
 }
 
@@ -39,17 +41,17 @@ pub(super) fn keepalive() -> Bytes {
     encode_envelope(FLAG_MESSAGE, b"{\"event\":{\"keepalive\":{}}}")
 }
 
-/// Output bytes.
+/// Output bytes, encoded straight into the frame.
 pub(super) fn output(channel: Channel, bytes: &[u8]) -> Bytes {
-    const PREFIX: &str = "{\"event\":{\"data\":{\"";
-    const SUFFIX: &str = "\"}}}";
-    let mut payload = String::with_capacity(PREFIX.len() + 16 + bytes.len().div_ceil(3) * 4 + SUFFIX.len());
-    payload.push_str(PREFIX);
-    payload.push_str(channel.field());
-    payload.push_str("\":\"");
-    STANDARD.encode_string(bytes, &mut payload);
-    payload.push_str(SUFFIX);
-    encode_envelope(FLAG_MESSAGE, payload.as_bytes())
+    let (prefix, suffix) = channel.wrapping();
+    let encoded_bytes = bytes.len().div_ceil(3) * 4;
+    build_envelope(FLAG_MESSAGE, prefix.len() + encoded_bytes + suffix.len(), |payload| {
+        let (head, rest) = payload.split_at_mut(prefix.len());
+        let (middle, tail) = rest.split_at_mut(encoded_bytes);
+        head.copy_from_slice(prefix);
+        tail.copy_from_slice(suffix);
+        STANDARD.encode_slice(bytes, middle).expect("the middle has the encoded size");
+    })
 }
 
 /// The last event of a process.

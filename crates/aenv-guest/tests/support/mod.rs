@@ -14,20 +14,20 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running daemon; killed when dropped.
-pub struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
     _stdout: BufReader<ChildStdout>,
-    pub directory: tempfile::TempDir,
+    pub(crate) directory: tempfile::TempDir,
 }
 
 impl Daemon {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_with(|_| ())
     }
 
     /// Starts it after `prepare` has changed the command.
-    pub fn start_with(prepare: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn start_with(prepare: impl FnOnce(&mut Command)) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new(env!("CARGO_BIN_EXE_aenv-guest"));
         prepare(&mut command);
@@ -45,38 +45,43 @@ impl Daemon {
         Self { child, address: address.expect("a socket address"), _stdout: stdout, directory }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Sends a request with a body and reads the whole answer.
-    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub(crate) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut connection = self.send(method, path, headers, body);
         connection.read_head();
         let body = connection.read_to_end();
         Answer { status: connection.status, headers: connection.headers, body }
     }
 
-    pub fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.request("GET", path, &[], b"")
     }
 
-    pub fn post_json(&self, path: &str, message: &Value) -> Answer {
+    pub(crate) fn post_json(&self, path: &str, message: &Value) -> Answer {
         let body = message.to_string();
         self.request("POST", path, &[("Content-Type", "application/json")], body.as_bytes())
     }
 
     /// A unary Connect call.
-    pub fn call(&self, method: &str, message: Value) -> Answer {
+    pub(crate) fn call(&self, method: &str, message: Value) -> Answer {
         self.post_json(&format!("/{method}"), &message)
     }
 
     /// Opens a server stream and leaves it open.
-    pub fn stream(&self, method: &str, message: &Value) -> Connection {
+    pub(crate) fn stream(&self, method: &str, message: &Value) -> Connection {
         self.stream_with(method, &[], &[frame(0, message.to_string().as_bytes())])
     }
 
-    pub fn stream_with(&self, method: &str, headers: &[(&str, &str)], frames: &[Vec<u8>]) -> Connection {
+    pub(crate) fn stream_with(
+        &self,
+        method: &str,
+        headers: &[(&str, &str)],
+        frames: &[Vec<u8>],
+    ) -> Connection {
         let mut all = vec![("Content-Type", "application/connect+json"), ("Connect-Protocol-Version", "1")];
         all.retain(|(name, _)| !headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
         all.extend_from_slice(headers);
@@ -86,7 +91,7 @@ impl Daemon {
     }
 
     /// Writes a request and returns before anything of the answer is read.
-    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Connection {
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Connection {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: guest\r\nConnection: close\r\n");
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
@@ -99,7 +104,7 @@ impl Daemon {
     }
 
     /// A bare connection.
-    pub fn connect(&self) -> Connection {
+    pub(crate) fn connect(&self) -> Connection {
         let stream = TcpStream::connect(self.address).expect("the daemon accepts");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
@@ -117,22 +122,22 @@ impl Drop for Daemon {
 
 /// A whole answer.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         find_header(&self.headers, name)
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 }
@@ -148,31 +153,31 @@ enum Remaining {
 }
 
 /// One exchange in progress.
-pub struct Connection {
-    pub stream: TcpStream,
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
     reader: BufReader<TcpStream>,
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
     remaining: Remaining,
 }
 
 impl Connection {
     /// Writes bytes; a daemon that has already answered and closed is not an error here.
-    pub fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
-    pub fn write_chunk(&mut self, bytes: &[u8]) {
+    pub(crate) fn write_chunk(&mut self, bytes: &[u8]) {
         self.write(format!("{:x}\r\n", bytes.len()).as_bytes());
         self.write(bytes);
         self.write(b"\r\n");
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         find_header(&self.headers, name)
     }
 
-    pub fn read_head(&mut self) {
+    pub(crate) fn read_head(&mut self) {
         let status_line = self.read_line();
         self.status = status_line.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
         loop {
@@ -202,7 +207,7 @@ impl Connection {
     }
 
     /// Up to `buffer.len()` bytes of the body; 0 at its end.
-    pub fn read_body(&mut self, buffer: &mut [u8]) -> usize {
+    pub(crate) fn read_body(&mut self, buffer: &mut [u8]) -> usize {
         if let Remaining::Chunked { left: 0, ended: false } = self.remaining {
             let size = usize::from_str_radix(&self.read_line(), 16).expect("a chunk size");
             if size == 0 {
@@ -232,7 +237,7 @@ impl Connection {
         count
     }
 
-    pub fn read_to_end(&mut self) -> Vec<u8> {
+    pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         let mut buffer = vec![0; 64 << 10];
         loop {
@@ -255,7 +260,7 @@ impl Connection {
     }
 
     /// The next frame of a Connect stream: flags and JSON.
-    pub fn next_frame(&mut self) -> Option<(u8, Value)> {
+    pub(crate) fn next_frame(&mut self) -> Option<(u8, Value)> {
         let mut head = [0; 5];
         if !self.read_exactly(&mut head) {
             return None;
@@ -267,7 +272,7 @@ impl Connection {
     }
 
     /// The next message's `event`; panics at the end of the stream.
-    pub fn next_event(&mut self) -> Value {
+    pub(crate) fn next_event(&mut self) -> Value {
         match self.next_frame() {
             Some((0, mut message)) => message["event"].take(),
             other => panic!("expected an event, got {other:?}"),
@@ -275,7 +280,7 @@ impl Connection {
     }
 
     /// Reads everything up to and with the end frame.
-    pub fn finish(&mut self) -> Transcript {
+    pub(crate) fn finish(&mut self) -> Transcript {
         let mut transcript = Transcript::default();
         loop {
             match self.next_frame().expect("a stream ends with an end frame") {
@@ -293,14 +298,14 @@ impl Connection {
 
 /// What a stream of process events said.
 #[derive(Debug, Default)]
-pub struct Transcript {
-    pub pid: Option<u64>,
-    pub stdout: Vec<u8>,
-    pub stderr: Vec<u8>,
-    pub pty: Vec<u8>,
-    pub end: Option<Value>,
-    pub keepalives: usize,
-    pub error: Option<Value>,
+pub(crate) struct Transcript {
+    pub(crate) pid: Option<u64>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) pty: Vec<u8>,
+    pub(crate) end: Option<Value>,
+    pub(crate) keepalives: usize,
+    pub(crate) error: Option<Value>,
 }
 
 impl Transcript {
@@ -323,17 +328,17 @@ impl Transcript {
         }
     }
 
-    pub fn stdout_text(&self) -> String {
+    pub(crate) fn stdout_text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    pub fn error_code(&self) -> Option<&str> {
+    pub(crate) fn error_code(&self) -> Option<&str> {
         self.error.as_ref().and_then(|error| error["code"].as_str())
     }
 }
 
 /// An encoded frame.
-pub fn frame(flags: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![flags];
     bytes.extend(u32::try_from(payload.len()).expect("a small payload").to_be_bytes());
     bytes.extend_from_slice(payload);
@@ -341,12 +346,12 @@ pub fn frame(flags: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Standard base64.
-pub fn base64_of(bytes: &[u8]) -> String {
+pub(crate) fn base64_of(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 /// Polls until the condition holds; panics after a while.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;
     while !condition() {
         assert!(std::time::Instant::now() < deadline, "never happened: {what}");
