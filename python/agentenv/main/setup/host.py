@@ -19,6 +19,7 @@ COMMANDS = {
     "prlimit": "util-linux",
     "qemu-img": "qemu-utils",
     "setpriv": "util-linux",
+    "umount": "mount",
     "unshare": "util-linux",
     "zstd": "zstd",
 }
