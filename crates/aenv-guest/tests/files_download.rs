@@ -135,6 +135,23 @@ fn test_gzip_is_sent_when_wanted_and_useful() {
 }
 
 #[test]
+fn test_gzip_is_not_wasted_on_noise_unless_nothing_else_is_accepted() {
+    let daemon = Daemon::start();
+    let path = daemon.directory.path().join("noise");
+    let mut noise = vec![0; 300_000];
+    std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut noise)).expect("noise");
+    std::fs::write(&path, &noise).expect("written");
+    let plain = get_with(&daemon, &path, &[("Accept-Encoding", "gzip")]);
+    assert_eq!((plain.header("content-encoding"), plain.header("content-length")), (None, Some("300000")));
+    assert!(plain.body == noise);
+    let packed = get_with(&daemon, &path, &[("Accept-Encoding", "gzip, identity;q=0")]);
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(packed.body.as_slice()).read_to_end(&mut unpacked).expect("valid gzip");
+    assert!(unpacked == noise);
+}
+
+#[test]
 fn test_a_reader_that_leaves_early_disturbs_nobody() {
     let daemon = Daemon::start();
     let path = daemon.directory.path().join("sparse");

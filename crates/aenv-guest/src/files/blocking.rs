@@ -16,7 +16,7 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Transfers take long, so their turn may come late.
 const TRANSFER_TURN_TIMEOUT: Duration = Duration::from_secs(60);
 /// A transfer's buffers are on the heap and nothing in it recurses.
-const TRANSFER_STACK_BYTES: usize = 128 << 10;
+const TRANSFER_STACK_BYTES: usize = 256 << 10;
 
 static CALLS: Semaphore = Semaphore::const_new(CALLS_MAX);
 

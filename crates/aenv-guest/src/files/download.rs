@@ -14,7 +14,7 @@ use hyper::header::{
 use hyper::StatusCode;
 use tokio::sync::Semaphore;
 
-use super::body::{self, Packed, Plain};
+use super::body::{self, Packed, Packer, Plain};
 use super::conditions::{self, Selection, Verdict};
 use super::encoding::{self, Encoding};
 use super::errors::FileError;
@@ -26,7 +26,11 @@ const PEEK_BYTES: u64 = 64 << 10;
 /// Clients that read slowly hold a file and two chunks each.
 const DOWNLOADS_MAX: usize = 256;
 
+/// A compressor holds some 300 KiB.
+const COMPRESSIONS_MAX: usize = 16;
+
 static DOWNLOADS: Semaphore = Semaphore::const_new(DOWNLOADS_MAX);
+static COMPRESSIONS: Semaphore = Semaphore::const_new(COMPRESSIONS_MAX);
 
 /// Sends a file.
 pub(crate) async fn get(path: PathBuf, headers: &HeaderMap) -> Result<Response, FileError> {
@@ -80,27 +84,41 @@ impl OpenedFile {
             _ => Selection::Whole,
         };
         match selection {
-            Selection::Whole if encoding == Encoding::Gzip && self.is_worth_packing(accept) => {
-                self.packed().await
-            }
+            Selection::Whole if encoding == Encoding::Gzip => self.packed(accept).await,
             Selection::Whole => self.whole().await,
             Selection::Part { start, length } => self.part(start, length).await,
             Selection::Unsatisfiable => Ok(self.unsatisfiable()),
         }
     }
 
-    /// Compressing what does not shrink would only cost time; but some clients accept nothing else.
-    fn is_worth_packing(&self, accept: Option<&str>) -> bool {
-        !encoding::accepts_identity(accept)
-            || (!self.head.is_empty() && (self.is_in_memory() || body::is_compressible(&self.head)))
+    /// Compressing what does not shrink only costs time, and a compressor costs memory: unless the client accepts
+    /// nothing else, plain bytes are the answer to both.
+    async fn packed(self, accept: Option<&str>) -> Result<Response, FileError> {
+        let is_required = !encoding::accepts_identity(accept);
+        if self.head.is_empty() && !is_required {
+            return self.whole().await;
+        }
+        let (head, packer) = (self.head.clone(), Packer::new());
+        let sample = blocking::run(move || packer.pack(&head)).await?;
+        let sample = sample.map_err(|error| FileError::from_io(&error, &self.path))?;
+        if self.is_in_memory() {
+            return Ok(self.describe_packed(http::full(sample)));
+        }
+        let is_smaller = sample.len() < self.head.len() / 10 * 9;
+        if !is_required && (!is_smaller || COMPRESSIONS.available_permits() == 0) {
+            return self.whole().await;
+        }
+        let slot = blocking::transfer_slot(&COMPRESSIONS).await?;
+        let mut response = self.describe_packed(http::empty());
+        let plain = Plain::whole(self.head, self.file, self.size);
+        *response.body_mut() = body::stream(Packed::new(plain, Packer::new()), slot);
+        Ok(response)
     }
 
-    async fn packed(self) -> Result<Response, FileError> {
-        let mut response = self.describe(Response::new(http::empty()));
+    fn describe_packed(&self, body: Body) -> Response {
+        let mut response = self.describe(Response::new(body));
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        let slot = blocking::transfer_slot(&DOWNLOADS).await?;
-        *response.body_mut() = body::stream(Packed::new(Plain::whole(self.head, self.file, self.size)), slot);
-        Ok(response)
+        response
     }
 
     async fn whole(self) -> Result<Response, FileError> {
