@@ -70,6 +70,14 @@ async def test_emulation_is_a_warning_that_says_why_kvm_is_not_used() -> None:
     }
 
 
+async def test_remedy_that_the_trial_knows_is_the_one_that_is_shown() -> None:
+    async def probe() -> MachineFinding:
+        return MachineFinding("qemu", Accelerator.TCG, (), ("/dev/kvm is closed; open it",))
+
+    kvm = (await examine_machine(probe))[0]
+    assert (kvm.value, kvm.remedy) == ("/dev/kvm is closed", "open it")
+
+
 async def test_usable_kvm_is_well() -> None:
     found = await _examine(MachineFinding("qemu", Accelerator.KVM, (Capability.PAUSE,), ()))
     assert {state for state, _ in found.values()} == {State.OK}

@@ -14,6 +14,7 @@ from agentenv.vmm.choice import Selector
 from agentenv.vmm.settings import VmmSettings
 
 _KVM = Path("/dev/kvm")
+_ENABLE_KVM = "enable virtualisation in the firmware, or nested virtualisation on the cloud's host, and load the module"
 _SLOW = "guests are emulated, which is several times slower: use a machine with KVM where speed matters"
 
 
@@ -68,11 +69,9 @@ async def examine_machine(probe: ProbeMachine) -> Sequence[Check]:
 def _kvm(finding: MachineFinding | None) -> Check:
     if finding is not None and finding.accelerator is Accelerator.KVM:
         return Check("kvm", State.OK, "a guest runs")
-    reason = _visible_reason()
-    if finding is not None and finding.turned_down:
-        reason = "; ".join(finding.turned_down)
-    remedy = "enable virtualisation in the firmware, or nested virtualisation on the cloud's host, and load the module"
-    return Check("kvm", State.WARNING, reason or "not tried with a guest", remedy)
+    reason = " and ".join(finding.turned_down) if finding is not None else ""
+    value, _, remedy = (reason or _visible_reason() or "not tried with a guest").partition("; ")
+    return Check("kvm", State.WARNING, value, remedy or _ENABLE_KVM)
 
 
 def _visible_reason() -> str:
