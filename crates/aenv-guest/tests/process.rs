@@ -284,7 +284,7 @@ fn test_descriptors_and_signals_start_clean() {
     let daemon = Daemon::start_with(|command| unsafe {
         command.pre_exec(move || blocked.thread_block().map_err(Into::into));
     });
-    let (_other, _) = start(&daemon, &shell("sleep 600"));
+    let (_other, _) = start(&daemon, &shell("exec sleep 600"));
     let command = "ls /proc/self/fd | wc -l; grep -E 'Sig(Blk|Ign)' /proc/self/status | cut -f2; ulimit -Sn";
     let text = daemon.stream("process.Process/Start", &shell(command)).finish().stdout_text();
     // `ls` itself opens one more.
@@ -365,15 +365,14 @@ fn test_a_blocked_input_ends_with_its_time_limit() {
 
 #[test]
 fn test_processes_outlive_a_killed_daemon() {
+    use nix::sys::signal::{kill, SIGKILL};
+    use nix::unistd::Pid;
+    let as_pid = |number: u64| Pid::from_raw(i32::try_from(number).expect("a pid"));
     let daemon = Daemon::start();
     let (mut stream, pid) = start(&daemon, &shell("exec sleep 600"));
-    drop(daemon);
-    let mut rest = Vec::new();
-    let _ = stream.stream.read_to_end(&mut rest);
+    kill(as_pid(daemon.pid().into()), SIGKILL).expect("the daemon is ours to kill");
+    // The connection breaks when the daemon has gone.
+    let _ = stream.stream.read_to_end(&mut Vec::new());
     assert!(is_alive(pid));
-    let killed = nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a pid")),
-        nix::sys::signal::SIGKILL,
-    );
-    killed.expect("the orphan is ours to end");
+    kill(as_pid(pid), SIGKILL).expect("the orphan is ours to end");
 }

@@ -46,7 +46,7 @@ impl EventSender {
         self.frames.closed().await;
     }
 
-    /// Ends the stream. Without this call the client sees a broken stream, which is what a crash should look like.
+    /// Ends the stream. Without this call the client misses the end frame and takes the stream for broken.
     pub(crate) async fn finish(self, outcome: Result<(), ConnectError>) {
         let _ = self.frames.send(end_frame(outcome)).await;
     }

@@ -18,8 +18,9 @@ use super::{Request, Response};
 const CONNECTIONS_MAX: usize = 8192;
 /// Read and write buffer of a connection; also the bound on the size of a request's head.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
-/// A client must deliver its request head within this time.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a connection may go without a whole request head. Also the life of an idle one, so it must be longer than
+/// what proxies keep theirs for: a request that meets a closing connection is lost.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Serves connections for ever.
 pub(crate) async fn serve<Answer, Answering>(listener: TcpListener, answer: Answer)

@@ -113,8 +113,21 @@ impl Daemon {
     }
 }
 
+impl Daemon {
+    /// What the daemon has started and not yet reaped.
+    fn children(&self) -> Vec<i32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        let list = std::fs::read_to_string(path).unwrap_or_default();
+        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+}
+
 impl Drop for Daemon {
     fn drop(&mut self) {
+        // Processes outlive a daemon, but not a test.
+        for pid in self.children() {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
