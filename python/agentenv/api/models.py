@@ -26,6 +26,8 @@ MetadataValue = Annotated[str, StringConstraints(max_length=8192)]
 # A name holds no `=`, and neither part a NUL: the guest could not put such a pair into an environment.
 EnvironmentKey = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^=\x00]+$")]
 EnvironmentValue = Annotated[str, StringConstraints(max_length=131071, pattern=r"^[^\x00]*$")]
+# What fits 32 bits; how much of it is granted is the orchestrator's decision.
+Seconds = Annotated[int, Field(ge=0, lt=2**31)]
 HostName = Annotated[str, StringConstraints(max_length=255, pattern=r"^[A-Za-z0-9.:_\[\]${}-]+$")]
 
 
@@ -52,7 +54,7 @@ class NewSandbox(RequestModel):
     """What POST /sandboxes and POST /v2/sandboxes take."""
 
     templateID: Annotated[str, StringConstraints(min_length=1, max_length=512)]  # noqa: N815
-    timeout: int | None = None
+    timeout: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     autoPause: bool | None = None  # noqa: N815
     autoPauseMemory: bool | None = None  # noqa: N815
     autoResume: AutoResume | None = None  # noqa: N815
@@ -70,14 +72,14 @@ class NewSandbox(RequestModel):
 class Connect(RequestModel):
     """What both connects take; `timeout` may be absent only in the second generation."""
 
-    timeout: int | None = None
+    timeout: Seconds | None = None
     memory: bool | None = None
 
 
 class Timeout(RequestModel):
     """What POST /sandboxes/{id}/timeout takes."""
 
-    timeout: int
+    timeout: Seconds
 
 
 class Refresh(RequestModel):

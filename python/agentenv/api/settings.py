@@ -27,7 +27,6 @@ class ApiSettings(BaseModel):
     default_timeout_v1_seconds: int = Field(
         default=15, ge=1, description="Lifetime of a sandbox made by POST /sandboxes without `timeout`."
     )
-    max_timeout_seconds: int = Field(default=86400, ge=1, description="Longest lifetime a request may ask for.")
     body_limit_bytes: int = Field(
         default=1048576, ge=1024, description="Largest body of a control-plane request; then 413."
     )

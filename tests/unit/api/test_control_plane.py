@@ -132,7 +132,6 @@ async def test_unknown_fields_are_ignored_and_named() -> None:
         ({"autoPauseMemory": False, "autoPause": True, "autoResume": {"enabled": True}}, "autoPauseMemory"),
         ({"timeout": 0}, "timeout"),
         ({"timeout": -5}, "timeout"),
-        ({"timeout": 86401}, "timeout"),
         ({"timeout": 10**30}, "timeout"),
     ],
 )

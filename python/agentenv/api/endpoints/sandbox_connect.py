@@ -4,7 +4,6 @@ from aiohttp import web
 
 from agentenv.api.answers import json_answer
 from agentenv.api.call import Call
-from agentenv.api.endpoints.timeouts import check_timeout
 from agentenv.api.errors import FeatureUnsupported, RequestInvalid
 from agentenv.api.models import Connect
 from agentenv.api.views import show_created
@@ -25,7 +24,7 @@ async def connect_sandbox_v1(call: Call) -> web.Response:
 
 
 async def _connect(call: Call, body: Connect, default_timeout_seconds: int) -> web.Response:
-    timeout_seconds = check_timeout(default_timeout_seconds if body.timeout is None else body.timeout, call.settings)
+    timeout_seconds = default_timeout_seconds if body.timeout is None else body.timeout
     if body.memory is False:
         raise FeatureUnsupported("memory false is not supported by this server; leave it out")
     connected = await call.orchestrator.connect(call.sandbox_id, timeout_seconds)

@@ -6,7 +6,6 @@ from aiohttp import web
 
 from agentenv.api.answers import json_answer
 from agentenv.api.call import Call
-from agentenv.api.endpoints.timeouts import check_timeout
 from agentenv.api.errors import FeatureUnsupported, RequestInvalid
 from agentenv.api.models import Network, NewSandbox
 from agentenv.api.views import show_created
@@ -33,9 +32,7 @@ async def _create(call: Call, default_timeout_seconds: int) -> web.Response:
     sandbox = await call.orchestrator.create(
         CreateRequest(
             template=body.templateID,
-            timeout_seconds=check_timeout(
-                default_timeout_seconds if body.timeout is None else body.timeout, call.settings, least=1
-            ),
+            timeout_seconds=default_timeout_seconds if body.timeout is None else body.timeout,
             auto_pause=body.autoPause,
             auto_resume=body.autoResume is not None and body.autoResume.enabled,
             metadata=body.metadata or {},
