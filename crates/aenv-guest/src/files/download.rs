@@ -98,17 +98,19 @@ impl OpenedFile {
         if self.head.is_empty() && !is_required {
             return self.whole().await;
         }
+        if !is_required && !self.is_in_memory() && COMPRESSIONS.available_permits() == 0 {
+            return self.whole().await;
+        }
+        let slot = blocking::transfer_slot(&COMPRESSIONS).await?;
         let (head, packer) = (self.head.clone(), Packer::new());
         let sample = blocking::run(move || packer.pack(&head)).await?;
         let sample = sample.map_err(|error| FileError::from_io(&error, &self.path))?;
         if self.is_in_memory() {
             return Ok(self.describe_packed(http::full(sample)));
         }
-        let is_smaller = sample.len() < self.head.len() / 10 * 9;
-        if !is_required && (!is_smaller || COMPRESSIONS.available_permits() == 0) {
+        if !is_required && sample.len() >= self.head.len() / 10 * 9 {
             return self.whole().await;
         }
-        let slot = blocking::transfer_slot(&COMPRESSIONS).await?;
         let mut response = self.describe_packed(http::empty());
         let plain = Plain::whole(self.head, self.file, self.size);
         *response.body_mut() = body::stream(Packed::new(plain, Packer::new()), slot);
