@@ -137,7 +137,8 @@ fn test_bad_uploads_are_refused_and_say_why() {
     let daemon = Daemon::start();
     let path = file(&daemon, "file");
     let directory = daemon.directory.path();
-    let cases: [(&str, String, Vec<(&str, &str)>, &[u8]); 9] = [
+    type Case<'a> = (&'a str, String, Vec<(&'a str, &'a str)>, &'a [u8]);
+    let cases: [Case; 9] = [
         ("a directory", url(directory), vec![OCTETS], b"x"),
         ("no path", "/files".into(), vec![OCTETS], b"x"),
         ("no content type", url(&path), vec![], b"x"),
