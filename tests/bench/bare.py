@@ -5,18 +5,16 @@ import contextlib
 import itertools
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from agentenv.vmm.choice import choose_driver
-
 from agentenv.base.aio import BlockingPool, Supervisor
 from agentenv.base.clock import SystemClock
 from agentenv.base.ids import SandboxId
+from agentenv.base.process import ProcessIdentity, reap, spawn_detached
 from agentenv.blocks.overlay import OverlayStore
 from agentenv.guest import provision
 from agentenv.guest.base import BootFiles
@@ -28,7 +26,11 @@ from agentenv.network.base import EgressPolicy, Slot
 from agentenv.network.pool import SlotPool
 from agentenv.runtime.launcher import guest_command_line
 from agentenv.vmm.base import DiskAttachment, MachineSpec, TapAttachment
+from agentenv.vmm.choice import choose_driver
+from agentenv.vmm.qemu.binary import find_qemu
 from agentenv.vmm.qemu.command_line import HostFacts, build
+from agentenv.vmm.qemu.host import host_facts
+from agentenv.vmm.qemu.tap import open_tap
 from bench.envd import Envd
 
 _NETWORK = {"prefix": "aenvbare", "network": "10.209.0.0/28", "max_slots": 2, "uid_base": 380_000}
@@ -59,10 +61,11 @@ class BareQemu:
         try:
             boot_files = provision.find_boot_files(home.path)
             driver = await choose_driver(settings.vmm, home.path, boot_files, supervisor)
+            host = host_facts(await find_qemu(settings.vmm.qemu_binary), driver.accelerator, settings.vmm)
             image = await DirectoryCatalogue(home.path / "images", pool).resolve("base")
             await network.start(frozenset())
             slot = await network.acquire(EgressPolicy())
-            yield cls(directory, driver.host, image, boot_files, slot, OverlayStore(directory), itertools.count())
+            yield cls(directory, host, image, boot_files, slot, OverlayStore(directory), itertools.count())
         finally:
             await network.stop()
             await supervisor.stop()
@@ -86,19 +89,25 @@ class BareQemu:
             uid=os.getuid(),
         )
         (disk.path.parent / "monitor").mkdir()
-        words = ["ip", "netns", "exec", self.slot.namespace, *build(self.host, spec)]
+        assert spec.network is not None
+        tap = await open_tap(spec.network)
+        null = os.open(os.devnull, os.O_WRONLY)
         begin = time.perf_counter()
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            try:
-                await self._wait_until_open(process)
-                async with Envd(f"http://{self.slot.address}:49983", token=None) as envd:
-                    await envd.run("/bin/true")
-                return time.perf_counter() - begin
-            finally:
-                process.kill()
+        process = spawn_detached(build(self.host, spec), stderr=null, handed_over=(tap,))
+        try:
+            await self._wait_until_open(process)
+            async with Envd(f"http://{self.slot.address}:49983", token=None) as envd:
+                await envd.run("/bin/true")
+            return time.perf_counter() - begin
+        finally:
+            process.kill()
+            await process.wait_ended()
+            reap(process.pid)
+            os.close(tap)
+            os.close(null)
 
-    async def _wait_until_open(self, process: "subprocess.Popen[bytes]") -> None:
-        while process.poll() is None:
+    async def _wait_until_open(self, process: ProcessIdentity) -> None:
+        while process.is_alive():
             try:
                 async with asyncio.timeout(0.1):
                     _, writer = await asyncio.open_connection(str(self.slot.address), 49983)
@@ -107,4 +116,4 @@ class BareQemu:
             else:
                 writer.close()
                 return
-        raise RuntimeError(f"bare QEMU ended with {process.returncode}")
+        raise RuntimeError("bare QEMU ended before its guest answered")
