@@ -54,6 +54,8 @@ pins: dev-tools  ## Compile requirements/*.txt anew from pyproject.toml.
 		pyproject.toml -o requirements/server.txt
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--group dev pyproject.toml -o requirements/dev.txt
+	printf 'hatchling\neditables\n' | $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-emit-index-url --constraint requirements/dev.txt - -o requirements/build.txt
 
 server-tools:
 	@scripts/bootstrap server

@@ -1,5 +1,6 @@
 """The boot files under the home directory: where kernels and the initramfs are kept, and which are in use."""
 
+import shutil
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -11,6 +12,7 @@ from agentenv.guest.errors import GuestNotProvisioned, KernelDamaged
 
 _MANIFEST_LIMIT_BYTES = 64 * 1024
 _REMEDY = "run `aenv setup`"
+_SETTLED_SECONDS = 3600
 
 
 class KernelManifest(BaseModel):
@@ -107,3 +109,24 @@ def find_boot_files(home: Path) -> BootFiles:
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(_MANIFEST_LIMIT_BYTES)
+
+
+def remove_replaced(home: Path, *, now: float) -> list[Path]:
+    """Delete kernels, initramfs and daemons that setup has replaced, and return them; `now` is a Unix time.
+
+    Call it only while no server of this home runs: one that does starts guests from what it found at its start.
+    What is younger than an hour stays, for a setup under way may be about to name it in its manifest.
+    """
+    manifest = read_boot_manifest(home)
+    if manifest is None:
+        return []
+    named = {home / manifest.initramfs, (home / manifest.kernel).parent}
+    daemons = sorted(home.glob("boot/daemon-*"), key=lambda path: path.stat().st_mtime)
+    candidates = [*home.glob("boot/initramfs-*"), *daemons[:-1], *home.glob("kernels/*")]
+    replaced = [path for path in candidates if path not in named and now - path.stat().st_mtime > _SETTLED_SECONDS]
+    for path in replaced:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return replaced

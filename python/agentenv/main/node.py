@@ -53,12 +53,13 @@ async def open_node(
         stack.callback(pool.close)
         supervisor = aio.Supervisor(clock)
         stack.push_async_callback(supervisor.stop)
+        catalogue = DirectoryCatalogue(home.path / "images", pool)
+        await _sweep(home, catalogue, pool, clock)
         driver = await choose_driver(settings.vmm, home.path, boot_files, supervisor)
         records = Records(home.records)
         stack.push_async_callback(records.close)
         await records.open()
         guest = await stack.enter_async_context(GuestClient(clock))
-        catalogue = DirectoryCatalogue(home.path / "images", pool)
         network = SlotPool(settings.network, clock=clock)
         book = Book(records)
         known = await book.read()
@@ -100,6 +101,17 @@ async def open_node(
         await service.start(known)
         has_started = True
         yield Node(service, driver)
+
+
+async def _sweep(home: Home, catalogue: DirectoryCatalogue, pool: aio.BlockingPool, clock: Clock) -> None:
+    """Delete what setup has replaced. Monitors of an earlier process keep what they have open."""
+    if (home.path / "boot").is_symlink():
+        return  # borrowed from another home, whose server may be using it
+    now = clock.now().timestamp()
+    removed = list(await catalogue.remove_replaced_disks(frozenset()))
+    removed += await pool.run(lambda: provision.remove_replaced(home.path, now=now))
+    if removed:
+        _log.info("replaced_files_removed", files=[path.name for path in removed])
 
 
 def _end_orphans(home: Home, known: list[SandboxRecord]) -> None:

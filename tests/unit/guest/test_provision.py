@@ -66,3 +66,26 @@ def test_broken_manifest_is_reported_as_damage(content: bytes, tmp_path: Path) -
     (tmp_path / "boot/manifest.json").write_bytes(content)
     with pytest.raises(KernelDamaged):
         provision.read_boot_manifest(tmp_path)
+
+
+def test_only_what_was_replaced_long_ago_is_removed(tmp_path: Path) -> None:
+    kept_kernel = provision.publish_kernel(tmp_path, *_stage(tmp_path / "work1", "2"))
+    old_kernel = provision.publish_kernel(tmp_path, *_stage(tmp_path / "work2", "1"))
+    boot = tmp_path / "boot"
+    boot.mkdir()
+    names = ["initramfs-now", "initramfs-old", "initramfs-coming", "daemon-old", "daemon-now"]
+    for number, name in enumerate(names):
+        (boot / name).write_bytes(b"")
+        os.utime(boot / name, (number, number))
+    os.utime(old_kernel, (0, 0))
+    os.utime(boot / "initramfs-coming", (9000, 9000))
+    current = BootManifest(kernel="kernels/2/vmlinux", initramfs="boot/initramfs-now", inputs="i", modules=())
+    provision.write_boot_manifest(tmp_path, current)
+
+    removed = provision.remove_replaced(tmp_path, now=10_000)
+
+    assert set(removed) == {old_kernel, boot / "initramfs-old", boot / "daemon-old"}
+    assert not any(path.exists() for path in removed)
+    assert kept_kernel.is_dir()
+    assert (boot / "initramfs-coming").exists()
+    assert provision.remove_replaced(tmp_path / "nothing", now=10_000) == []

@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from agentenv.base.errors import Unavailable
 from agentenv.main.doctor import host, machine, network, prepared
 from agentenv.main.doctor.check import Check, Question, State, answer
-from agentenv.main.doctor.command import format_json, print_table
+from agentenv.main.doctor.command import format_json, make_command, print_table
 from agentenv.main.doctor.machine import MachineFinding, examine_machine
+from agentenv.main.settings import Settings
 from agentenv.network.probe import Fact
+from agentenv.network.settings import NetworkSettings
 from agentenv.vmm.base import Accelerator, Capability
 
 
@@ -145,3 +148,16 @@ def test_answer_for_people_shows_markup_of_values_as_text(tmp_path: Path) -> Non
     print_table([Check("kvm", State.MISSING, "[red]x[/red]", "do it")], Console(file=output, width=100), tmp_path)
     assert "[red]x[/red]" in output.getvalue()
     assert "cannot work here yet: kvm" in output.getvalue()
+
+
+def test_leaks_are_listed_and_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find_leaks(path: Path, network: NetworkSettings) -> list[str]:
+        return ["mount /somewhere"]
+
+    monkeypatch.setattr("agentenv.main.doctor.command.find_leaks", find_leaks)
+    command = make_command(lambda: Settings(home=tmp_path))
+
+    plain = CliRunner().invoke(command, ["--leaks"])
+    assert (plain.exit_code, plain.output) == (1, "mount /somewhere\n")
+    for_programs = CliRunner().invoke(command, ["--leaks", "--json"])
+    assert json.loads(for_programs.output) == {"found": ["mount /somewhere"]}

@@ -14,6 +14,7 @@ from rich.table import Table
 from agentenv.base import log
 from agentenv.base.errors import AgentEnvError
 from agentenv.main.doctor.check import Check, State
+from agentenv.main.doctor.leaks import find_leaks
 from agentenv.main.doctor.machine import make_probe
 from agentenv.main.doctor.service import diagnose
 from agentenv.main.settings import Settings
@@ -28,16 +29,25 @@ def make_command(load_settings: LoadSettings) -> click.Command:
     @click.command(name="doctor")
     @click.option("--json", "as_json", is_flag=True, help="Print the answer for programs.")
     @click.option("--fresh", is_flag=True, help="Start a guest under every accelerator again, instead of remembering.")
-    def doctor(*, as_json: bool, fresh: bool) -> None:
+    @click.option("--leaks", is_flag=True, help="List what servers of this home have on this machine; see below.")
+    def doctor(*, as_json: bool, fresh: bool, leaks: bool) -> None:
         """Say what this machine can do for a server, and what to do about the rest.
 
         Exits with 1 when a server could not work here.
+
+        With --leaks: lists monitors, namespaces, links, nft tables, mounts, directories and disks of sandboxes instead.
+        While no server runs, each of them is a leak, and the exit code is 1; the next start of a server removes them.
         """
+        if leaks and fresh:
+            raise click.UsageError("--leaks starts no guest, so it cannot go with --fresh")
         log.configure(log.LogLevel.WARNING, log.LogFormat.TEXT)
         try:
             settings = load_settings()
         except AgentEnvError as error:
             raise click.ClickException(error.message) from error
+        if leaks:
+            _show_leaks(asyncio.run(find_leaks(settings.home, settings.network)), as_json=as_json)
+            return
         checks = asyncio.run(diagnose(settings, make_probe(settings.vmm, settings.home, fresh=fresh)))
         is_able = all(check.state is not State.MISSING for check in checks)
         if as_json:
@@ -48,6 +58,16 @@ def make_command(load_settings: LoadSettings) -> click.Command:
             raise SystemExit(1)
 
     return doctor
+
+
+def _show_leaks(found: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"found": list(found)}, indent=2))
+    else:
+        for line in found or ("nothing",):
+            click.echo(line)
+    if found:
+        raise SystemExit(1)
 
 
 def format_json(checks: Sequence[Check], home: Path) -> str:
