@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from ipaddress import IPv4Address
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -87,7 +88,12 @@ async def test_metrics_are_stamped_with_our_clock(client: GuestClient, serve: Se
     assert (reading.timestamp, reading.memory_used) == (int(START.timestamp()), 50)
 
 
-NONSENSE = [{"mem_used": -1}, {"mem_total": 2**70}, {"cpu_used_pct": "x"}, {"cpu_used_pct": float("nan")}]
+NONSENSE: list[dict[str, Any]] = [
+    {"mem_used": -1},
+    {"mem_total": 2**70},
+    {"cpu_used_pct": "x"},
+    {"cpu_used_pct": float("nan")},
+]
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", "null", "{}", *(json.dumps(METRICS | part) for part in NONSENSE)])
