@@ -84,7 +84,7 @@ class BareQemu:
             command_line=guest_command_line(self.slot.guest, name),
             vcpus=self.image.vcpus,
             memory_mib=self.image.memory_mib,
-            disks=(DiskAttachment(disk.path, disk.format.value),),
+            disks=(DiskAttachment(disk.path, disk.format.value, is_scratch=True),),
             network=TapAttachment(self.slot.namespace, self.slot.tap, self.slot.guest.mac),
             uid=os.getuid(),
         )

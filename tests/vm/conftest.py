@@ -1,6 +1,5 @@
-"""What tests with real machines boot from, and where they run. The kernel and initramfs come from the environment."""
+"""What tests with real machines boot from, and where they run. `aenv setup`, which `make test` runs, prepares it."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -8,24 +7,14 @@ from pathlib import Path
 
 import pytest
 
-
-def _from_environment(name: str) -> Path:
-    path = Path(os.environ.get(name, "/nonexistent"))
-    if not path.is_file():
-        pytest.fail(f"{name} must name a file that guests boot from; `make test` sets it")
-    return path
+from agentenv.guest import provision
+from support.server import prepared_home
 
 
 @pytest.fixture(scope="session")
 def kernel() -> Path:
-    """The guest kernel that was provisioned for tests."""
-    return _from_environment("AENV_TEST_KERNEL")
-
-
-@pytest.fixture(scope="session")
-def initramfs() -> Path:
-    """The initramfs with our daemon that was provisioned for tests."""
-    return _from_environment("AENV_TEST_INITRAMFS")
+    """The guest kernel that setup prepared."""
+    return provision.find_boot_files(prepared_home()).kernel
 
 
 @pytest.fixture(scope="session")

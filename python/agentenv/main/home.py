@@ -46,6 +46,11 @@ class Home:
         """One directory per sandbox: its writable disk."""
         return self.path / "disks"
 
+    @property
+    def trials(self) -> Path:
+        """Where accelerators are tried, and what came of it is remembered."""
+        return self.path / "vmm"
+
     def make(self) -> None:
         """Create the directory. The monitors run as other users, so all may pass through; few files may be read."""
         try:

@@ -15,6 +15,7 @@ from agentenv.blocks.overlay import OverlayStore
 from agentenv.guest import provision
 from agentenv.guest.client import GuestClient
 from agentenv.images.catalogue import DirectoryCatalogue
+from agentenv.main.doctor.leaks import find_monitors
 from agentenv.main.home import Home
 from agentenv.main.settings import Settings
 from agentenv.network.pool import SlotPool
@@ -27,7 +28,6 @@ from agentenv.orchestrator.service import Service
 from agentenv.runtime.launcher import Launcher
 from agentenv.vmm.base import Driver
 from agentenv.vmm.choice import choose_driver
-from agentenv.vmm.qemu.processes import find_orphans
 
 _log = log.get("main")
 _THREADS = 4
@@ -117,7 +117,7 @@ async def _sweep(home: Home, catalogue: DirectoryCatalogue, pool: aio.BlockingPo
 def _end_orphans(home: Home, known: list[SandboxRecord]) -> None:
     """End monitors that an earlier process started and no record names."""
     wanted = {record.handle.machine.process for record in known if record.handle is not None}
-    for process in find_orphans(home.sandboxes):
+    for process in find_monitors(home):
         if process not in wanted:
             _log.warning("orphan_ended", pid=process.pid)
             process.kill()

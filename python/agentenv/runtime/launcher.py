@@ -87,7 +87,7 @@ class Launcher:
             command_line=guest_command_line(slot.guest, plan.setup.hostname),
             vcpus=plan.vcpus,
             memory_mib=plan.memory_mib,
-            disks=(DiskAttachment(disk.path, disk.format.value),),
+            disks=(DiskAttachment(disk.path, disk.format.value, is_scratch=True),),
             network=TapAttachment(slot.namespace, slot.tap, slot.guest.mac),
             uid=slot.owner,
         )

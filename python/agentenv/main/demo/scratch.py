@@ -16,7 +16,7 @@ from agentenv.base.errors import Unavailable
 from agentenv.main.home import Home, HomeInUse, HomeLock
 from agentenv.main.settings import Settings
 
-_PREPARED = ("boot", "images", "kernels", "vmm")
+_PREPARED = ("boot", "images", "kernels")
 _START_SECONDS = 120
 _STOP_SECONDS = 90
 
@@ -55,6 +55,10 @@ def scratch_home(prepared: Path, name: str) -> Iterator[Home]:
         link = home.path / part
         if (prepared / part).exists() and not link.exists():
             link.symlink_to(prepared / part)
+    verdicts = prepared / "vmm" / "verdicts.json"
+    if verdicts.exists():
+        home.trials.mkdir(mode=0o711, exist_ok=True)
+        shutil.copy(verdicts, home.trials)
     yield home
     shutil.rmtree(home.path)
 

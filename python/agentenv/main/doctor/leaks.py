@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from agentenv.base.process import ProcessIdentity
 from agentenv.main.home import Home
 from agentenv.network.leftovers import find_leftovers
 from agentenv.network.pool import plan_of
@@ -18,7 +19,7 @@ async def find_leaks(path: Path, network: NetworkSettings) -> list[str]:
     home = Home(path)
     leftovers = await find_leftovers(plan_of(network))
     return [
-        *(f"monitor process {process.pid}" for process in find_orphans(home.sandboxes)),
+        *(f"monitor process {process.pid}" for process in find_monitors(home)),
         *(f"network namespace {name}" for name in leftovers.namespaces),
         *(f"network link {name}" for name in leftovers.links),
         *(f"nft table {name}" for name in leftovers.tables),
@@ -27,6 +28,12 @@ async def find_leaks(path: Path, network: NetworkSettings) -> list[str]:
         *(f"directory {entry}" for entry in _entries(home.sandboxes)),
         *(f"disk {entry}" for entry in _entries(home.disks)),
     ]
+
+
+def find_monitors(home: Home) -> list[ProcessIdentity]:
+    """Return the monitors of this home: those of sandboxes, and those that a trial of an accelerator left."""
+    # Not everything below the home: the homes of demos and tests lie there, too.
+    return [*find_orphans(home.sandboxes), *find_orphans(home.trials)]
 
 
 def _mounts_below(path: Path) -> list[str]:
