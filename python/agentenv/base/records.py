@@ -1,6 +1,8 @@
 """Small durable records: JSON documents by key in SQLite (WAL), written by one thread."""
 
+import contextlib
 import json
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ class Records:
     async def open(self) -> None:
         """Open or create the database. Raises `Corrupt` when it belongs to a newer program or is damaged."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._make_private()
         try:
             connection = await aiosqlite.connect(self._path, isolation_level=None)
             self._connection = connection
@@ -42,7 +45,13 @@ class Records:
         except sqlite3.DatabaseError as error:
             await self.close()
             raise Corrupt(f"the record database {self._path} cannot be opened: {error}") from error
-        self._path.chmod(0o600)  # records hold tokens
+
+    def _make_private(self) -> None:
+        """Records hold tokens. SQLite gives its log, which holds them too, the mode that the database has by then."""
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                self._path.with_name(self._path.name + suffix).chmod(0o600)
 
     async def _migrate(self, connection: aiosqlite.Connection) -> None:
         async with connection.execute("PRAGMA user_version") as cursor:

@@ -32,8 +32,15 @@ async def test_what_was_put_is_there_for_the_next_process(records: Records, tmp_
     await reopened.close()
 
 
-async def test_records_are_readable_by_their_owner_only(records: Records, tmp_path: Path) -> None:
-    assert (tmp_path / "state.db").stat().st_mode & 0o777 == 0o600
+async def test_records_and_their_log_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+    (tmp_path / "state.db").touch(mode=0o644)  # of an earlier version
+    records = Records(tmp_path / "state.db")
+    await records.open()
+    await records.put("kind", "a", {"token": "secret"})
+
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600}
+    await records.close()
 
 
 async def test_a_closed_database_says_so(records: Records) -> None:
