@@ -188,11 +188,7 @@ async def run_in_new_thread(name: str, work: Callable[[], _T]) -> _T:
             deliver(lambda: ended.set_result(result))
 
     threading.Thread(target=body, name=name, daemon=True).start()
-    try:
-        return await asyncio.shield(ended)
-    except asyncio.CancelledError:
-        await asyncio.wait([ended])
-        raise
+    return await _outlast(ended)
 
 
 @contextlib.asynccontextmanager
@@ -206,13 +202,20 @@ async def bounded_cleanup(seconds: float) -> AsyncIterator[None]:
 
 
 async def finish(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run `work` to its end even when the caller is cancelled; the cancellation is raised afterwards."""
-    task = asyncio.create_task(work)  # noqa: TID251 - this is the one place
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        raise
+    """Run `work` to its end however often the caller is cancelled; the cancellation is raised afterwards."""
+    return await _outlast(asyncio.create_task(work))  # noqa: TID251 - this is the one place
+
+
+async def _outlast(work: asyncio.Future[_T]) -> _T:
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait((work,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return work.result()
 
 
 async def unless(work: Coroutine[Any, Any, _T], end: asyncio.Future[Any]) -> tuple[_T] | None:

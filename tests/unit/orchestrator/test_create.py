@@ -84,6 +84,26 @@ async def test_killing_a_sandbox_that_is_being_created_gives_everything_back(nod
     assert node.fleet.book.all() == []
 
 
+async def test_two_kills_of_a_sandbox_that_is_being_created_both_wait_until_nothing_is_left(node: Node) -> None:
+    node.stops.hold("guest.ready")
+    creating = asyncio.ensure_future(node.service.create(a_request()))
+    await node.stops.reached["guest.ready"].wait()
+    (record,) = node.fleet.book.all()
+    node.stops.hold("machine.kill")
+
+    kills = [asyncio.ensure_future(node.service.kill(record.sandbox.id))]
+    await node.stops.reached["machine.kill"].wait()
+    kills.append(asyncio.ensure_future(node.service.kill(record.sandbox.id)))
+    await settle()
+    assert not any(kill.done() for kill in kills)
+    assert node.fleet.admission.memory_mib > 0
+
+    node.stops.let_go("machine.kill")
+    answers = await asyncio.gather(*kills, creating, return_exceptions=True)
+    assert all(isinstance(answer, Exception) for answer in answers)
+    assert node.is_clean()
+
+
 async def test_a_give_back_that_fails_does_not_stop_the_others(node: Node) -> None:
     node.stops.fail("guest.init")
     node.stops.fail("blocks.remove")
