@@ -48,9 +48,12 @@ class ConsoleLog:
             self._size += os.write(self._descriptor, piece)
 
     def _rotate(self) -> None:
-        self._path.replace(self._path.with_name(self._path.name + ".old"))
+        with contextlib.suppress(FileNotFoundError):  # moved already, by a turn that could not open the next file
+            self._path.replace(self._path.with_name(self._path.name + ".old"))
+        # Opened before the old one is closed: a number that we closed may be somebody else's file the next time.
+        descriptor, size = _open(self._path)
         os.close(self._descriptor)
-        self._descriptor, self._size = _open(self._path)
+        self._descriptor, self._size = descriptor, size
 
     def tail(self, limit_bytes: int) -> str:
         """Return the end of the console, as text of at most `limit_bytes` in UTF-8."""

@@ -88,3 +88,26 @@ def test_full_disk_costs_the_file_and_not_the_tail(tmp_path: Path, monkeypatch: 
 
     assert console.tail(100) == "lost on disk, kept"
     assert (tmp_path / "console.log").read_text() == "kept"
+
+
+def test_a_log_that_cannot_be_opened_anew_never_writes_into_the_file_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = ConsoleLog(tmp_path / "console.log", 64)
+    console.append(b"a" * 30)
+
+    def refuse(_path: Path) -> tuple[int, int]:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("agentenv.vmm.console._open", refuse)
+        console.append(b"b" * 30)
+    with (tmp_path / "of-another").open("wb") as other:
+        console.append(b"c")
+        console.append(b"d" * 30)
+        console.close()
+        assert other.tell() == 0
+
+    assert (tmp_path / "of-another").read_bytes() == b""
+    assert (tmp_path / "console.log").read_text() == "d" * 30
+    assert console.tail(3) == "ddd"

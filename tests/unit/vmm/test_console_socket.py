@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -127,3 +128,16 @@ async def test_another_process_is_turned_away(line: Line) -> None:
 
     assert guest.recv(1) == b"", "the line was closed"
     guest.close()
+
+
+async def test_end_is_taken_in_also_when_no_descriptor_is_left(line: Line) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_number = os.dup(0)
+    os.close(next_number)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_number, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.dup(0)
+        line.listening.drain_nowait(os.getpid())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

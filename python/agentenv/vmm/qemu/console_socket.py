@@ -51,7 +51,7 @@ class ConsoleSocket:
 
     async def _copy(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):  # broken, or short of something: the monitor connects again
             while chunk := await loop.sock_recv(connection, _CHUNK_BYTES):
                 self._console.append(chunk)
                 await self._pace(len(chunk))
@@ -65,7 +65,8 @@ class ConsoleSocket:
 
     def drain_nowait(self, pid: int) -> None:
         """Take what a monitor that is dead had still sent. `serve` must have been cancelled before."""
-        with contextlib.suppress(BlockingIOError):
+        # Nobody waits there, or there is no descriptor for an answer: no last words are worth more than the end itself.
+        with contextlib.suppress(OSError):
             while True:
                 self._take_rest()
                 connection, _ = self._listener.accept()
@@ -75,7 +76,7 @@ class ConsoleSocket:
         if self._connection is None:
             return
         left = _REST_LIMIT_BYTES
-        with contextlib.suppress(BlockingIOError, ConnectionError):
+        with contextlib.suppress(OSError):
             while left > 0 and (chunk := self._connection.recv(_CHUNK_BYTES)):
                 self._console.append(chunk)
                 left -= len(chunk)

@@ -23,6 +23,6 @@ def prepare(directory: Path, owner: int) -> None:
 
 
 def remove_control_socket(directory: Path) -> None:
-    """Remove the socket that a dead monitor leaves."""
-    with contextlib.suppress(FileNotFoundError):
+    """Remove the socket that a dead monitor leaves. One that was taken over may have left anything in its place."""
+    with contextlib.suppress(OSError):
         (directory / CONTROL_SOCKET).unlink()

@@ -99,8 +99,8 @@ class QemuDriver:
             raise MachineRefused(f"a machine of driver '{handle.driver}' cannot be adopted by '{self.name}'")
         if not is_monitor_of(handle.process, handle.directory):
             return None
-        owner = (handle.directory / CONTROL_SOCKET).parent.stat().st_uid
         try:
+            owner = (handle.directory / CONTROL_SOCKET).parent.stat().st_uid
             async with self._open_ends(handle.directory, owner=owner, pid=handle.process.pid) as ends:
                 control = await self._connect(handle.process, handle.directory)
                 return self._machine(handle.process, handle.directory, ends, control)

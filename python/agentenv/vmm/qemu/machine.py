@@ -91,10 +91,10 @@ class QemuMachine:
             end = decide(self._gather(wait_status))
         finally:
             await self._lines.close()  # also when we are only letting go
+        self._ended.set_result(end)
         directory.remove_control_socket(self._handle.directory)
         _ends.labels(cause=end.cause.value).inc()
         _log.info("machine_ended", machine=self._handle.directory.name, cause=end.cause.value, detail=end.detail)
-        self._ended.set_result(end)
 
     async def _listen_until_end(self) -> int | None:
         pid = self._handle.process.pid
