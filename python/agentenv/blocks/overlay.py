@@ -4,16 +4,16 @@ The files are scratch: they are worth nothing after the host went down, so nothi
 """
 
 import asyncio
-import contextlib
 import os
-import shutil
 from pathlib import Path
 
+from agentenv.base import aio, log, trees
 from agentenv.base.ids import SandboxId
 from agentenv.blocks import qcow2
 from agentenv.blocks.base import Disk, DiskFormat
 from agentenv.blocks.errors import BaseRefused, DiskDamaged, DiskNotWritten
 
+_log = log.get("blocks")
 _NAME = "root.qcow2"
 _SECTOR_BYTES = 512
 _BACKING_NAME_BYTES = 1023
@@ -33,7 +33,8 @@ class OverlayStore:
         size_bytes = _usable_size(base)
         path = self._path(sandbox_id)
         try:
-            await asyncio.to_thread(_write, path, base.absolute(), size_bytes, owner)
+            # A thread goes on when its caller is cancelled; whoever then removes the disk must find it finished.
+            await aio.finish(asyncio.to_thread(_write, path, base.absolute(), size_bytes, owner))
         except OSError as error:
             raise DiskNotWritten(f"the disk of sandbox {sandbox_id} could not be made: {error.strerror}") from error
         return Disk(path, DiskFormat.QCOW2, size_bytes)
@@ -55,19 +56,25 @@ class OverlayStore:
         await self._remove_directory(self._path(sandbox_id).parent)
 
     async def collect(self, keep: frozenset[SandboxId]) -> list[str]:
-        """Delete what belongs to no sandbox in `keep`; return the names removed."""
+        """Delete what belongs to no sandbox in `keep`; return the names removed. What resists is logged and stays."""
         names = sorted(entry.name for entry in self._root.iterdir()) if self._root.is_dir() else []
-        unwanted = [name for name in names if name not in keep]
-        for name in unwanted:
-            await self._remove_directory(self._root / name)
-        return [f"disk of {name}" for name in unwanted]
+        removed = []
+        for name in names:
+            if name in keep:
+                continue
+            try:
+                await self._remove_directory(self._root / name)
+                removed.append(f"disk of {name}")
+            except DiskNotWritten as error:
+                _log.error("leftover_not_removed", reason=error.message)
+        return removed
 
     def _path(self, sandbox_id: SandboxId) -> Path:
         return self._root / sandbox_id / _NAME
 
     async def _remove_directory(self, directory: Path) -> None:
         try:
-            await asyncio.to_thread(_remove, directory)
+            await asyncio.to_thread(trees.remove, directory)
         except OSError as error:
             raise DiskNotWritten(f"the disk in {directory} could not be removed: {error.strerror}") from error
 
@@ -102,11 +109,3 @@ def _write(path: Path, base: Path, size_bytes: int, owner: int) -> None:
         raise
     finally:
         os.close(descriptor)
-
-
-def _remove(directory: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if directory.is_dir() and not directory.is_symlink():
-            shutil.rmtree(directory)
-        else:
-            directory.unlink()

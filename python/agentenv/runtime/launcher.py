@@ -4,11 +4,10 @@ Acquires in one order: slot, disk, directory, machine, guest; `Holdings` gives b
 """
 
 import asyncio
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentenv.base import aio, log
+from agentenv.base import aio, log, trees
 from agentenv.base.clock import Clock
 from agentenv.base.errors import AgentEnvError
 from agentenv.base.ids import SandboxId
@@ -18,7 +17,7 @@ from agentenv.guest.client import GuestClient
 from agentenv.network.base import GuestIdentity, Network, Slot
 from agentenv.runtime.base import AdoptPlan, LaunchPlan
 from agentenv.runtime.errors import GuestNotReady, LaunchFailed
-from agentenv.runtime.live import Holdings, Live, remove_directory
+from agentenv.runtime.live import Holdings, Live
 from agentenv.runtime.settings import RuntimeSettings
 from agentenv.vmm.base import DiskAttachment, Driver, MachineSpec, TapAttachment
 
@@ -72,8 +71,8 @@ class Launcher:
         holdings.push("disk", lambda: self._blocks.remove(plan.sandbox_id))
         disk = await self._blocks.create(plan.sandbox_id, plan.image.disk, owner=slot.owner)
         directory = self._own_directory(plan.sandbox_id)
-        holdings.push("directory", lambda: asyncio.to_thread(remove_directory, directory))
-        _make_directory(directory, slot.owner)
+        holdings.push("directory", lambda: asyncio.to_thread(trees.remove, directory))
+        directory.mkdir(parents=True, mode=0o700)  # the driver says who else may pass through
         machine = await self._driver.boot(self._spec(plan, slot, disk, directory))
         holdings.push("machine", machine.kill)
         return Live(plan.sandbox_id, slot, disk, machine, holdings)
@@ -125,7 +124,7 @@ class Launcher:
             slot = await self._network.adopt(plan.handle.slot_index, plan.egress)
             holdings.push("network slot", lambda: self._network.release(slot))
             holdings.push("disk", lambda: self._blocks.remove(plan.sandbox_id))
-            holdings.push("directory", lambda: asyncio.to_thread(remove_directory, directory))
+            holdings.push("directory", lambda: asyncio.to_thread(trees.remove, directory))
             machine = await self._driver.adopt(plan.handle.machine)
             if machine is not None:
                 holdings.push("machine", machine.kill)
@@ -144,12 +143,19 @@ class Launcher:
         return Live(plan.sandbox_id, slot, disk, machine, holdings)
 
     async def collect(self, keep: frozenset[SandboxId]) -> list[str]:
-        """Remove directories and disks that belong to no sandbox in `keep`; return what was removed."""
+        """Remove directories and disks that belong to no sandbox in `keep`; return what was removed.
+
+        One that cannot be removed is logged and stays for the next time.
+        """
         removed = await self._blocks.collect(keep)
         for directory in _subdirectories(self._directory):
-            if directory.name not in keep:
-                await asyncio.to_thread(remove_directory, directory)
+            if directory.name in keep:
+                continue
+            try:
+                await asyncio.to_thread(trees.remove, directory)
                 removed.append(f"directory of {directory.name}")
+            except OSError as error:
+                _log.error("leftover_not_removed", path=str(directory), reason=error.strerror)
         return removed
 
     async def metrics(self, live: Live, token: str) -> GuestMetrics:
@@ -176,11 +182,6 @@ def guest_command_line(guest: GuestIdentity, hostname: str) -> str:
             f"aenv.hostname={hostname}",
         )
     )
-
-
-def _make_directory(directory: Path, owner: int) -> None:
-    directory.mkdir(parents=True, mode=0o700)
-    os.chown(directory, owner, owner)
 
 
 def _subdirectories(directory: Path) -> Iterable[Path]:

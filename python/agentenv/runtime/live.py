@@ -1,11 +1,9 @@
 """A live sandbox: what it holds, and how all of it is given back in reverse."""
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from agentenv.base import aio, log
 from agentenv.base.ids import SandboxId
@@ -80,13 +78,3 @@ class Live:
         """Leave everything running for another process."""
         self.holdings.let_go()
         await self.machine.detach()
-
-
-def remove_directory(path: Path) -> None:
-    """Delete a directory of ours with all that is in it; one that is gone is fine."""
-    shutil.rmtree(path, ignore_errors=False, onerror=_ignore_missing)
-
-
-def _ignore_missing(_function: object, _path: str, failure: tuple[type[BaseException], BaseException, object]) -> None:
-    if not isinstance(failure[1], FileNotFoundError):
-        raise failure[1]

@@ -1,11 +1,15 @@
 """The store keeps whole disks and forgets what nobody owns."""
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from agentenv.base import trees
 from agentenv.base.ids import SandboxId, new_sandbox_id
+from agentenv.blocks import overlay
 from agentenv.blocks.base import Disk, DiskFormat
 from agentenv.blocks.errors import BaseRefused, DiskDamaged, DiskNotWritten
 from agentenv.blocks.overlay import OverlayStore
@@ -65,6 +69,48 @@ async def test_collect_removes_all_but_the_kept(store: OverlayStore, base: Path,
     assert await store.find(ONE) is not None
     assert await store.find(TWO) is None
     assert base.exists()
+
+
+async def test_a_leftover_that_cannot_be_removed_does_not_keep_the_others(
+    store: OverlayStore, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = sorted((ONE, TWO))
+    await store.create(first, base, owner=os.getuid())
+    await store.create(second, base, owner=os.getuid())
+    remove = trees.remove
+
+    def refuse_first(path: Path) -> None:
+        if path.name == first:
+            raise OSError(16, "Device or resource busy")
+        remove(path)
+
+    monkeypatch.setattr(trees, "remove", refuse_first)
+
+    assert await store.collect(frozenset()) == [f"disk of {second}"]
+    assert await store.find(first) is not None
+
+
+async def test_a_create_that_is_cancelled_has_finished_before_its_caller_cleans_up(
+    store: OverlayStore, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    write = overlay._write
+
+    def write_slowly(path: Path, base: Path, size_bytes: int, owner: int) -> None:
+        begun.set()
+        gate.wait()
+        write(path, base, size_bytes, owner)
+
+    monkeypatch.setattr(overlay, "_write", write_slowly)
+    creating = asyncio.ensure_future(store.create(ONE, base, owner=os.getuid()))
+    await asyncio.to_thread(begun.wait)
+    creating.cancel()
+    asyncio.get_running_loop().call_soon(gate.set)
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    await store.remove(ONE)
+
+    assert list((tmp_path / "disks").iterdir()) == []
 
 
 async def test_collect_of_a_store_never_used_finds_nothing(store: OverlayStore) -> None:

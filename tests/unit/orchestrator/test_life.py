@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -249,6 +250,21 @@ async def test_a_sandbox_that_is_not_whole_any_more_is_not_adopted(
     assert await successor.stored() == []
     with pytest.raises(SandboxNotFound):
         await successor.service.get(sandbox.id)
+
+
+async def test_a_leftover_that_cannot_be_removed_does_not_keep_a_server_from_starting(
+    make_node: NodeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await make_node()
+    (node.directory / "i0000000000000000000").mkdir(parents=True)
+
+    def refuse(_path: Path) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr("agentenv.base.trees.remove", refuse)
+    await node.service.start([])
+
+    assert (await node.service.create(a_request())).state is SandboxState.RUNNING
 
 
 async def test_metrics_are_read_at_once_when_none_are_fresh(node: Node) -> None:
