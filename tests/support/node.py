@@ -139,6 +139,7 @@ class FakeMachine:
         return self.ended.result()
 
     async def detach(self) -> None:
+        await self._driver.stops.pass_by("machine.detach")
         self._driver.detached.append(self._name)
 
     def console_tail(self, limit_bytes: int = 8192) -> str:

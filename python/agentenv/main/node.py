@@ -93,9 +93,8 @@ async def open_node(
         async def stop() -> None:
             # A start that failed half-way must not end what the next start could adopt.
             detach = settings.server.detach_on_stop or not has_started
-            slots = {live.slot.index for live in fleet.live.values()} if has_started else recovery.kept_slots(known)
-            await service.stop(detach=detach)
-            await network.stop(keep=frozenset(slots) if detach else frozenset())
+            kept = await service.stop(detach=detach)
+            await network.stop(keep=kept if has_started else recovery.kept_slots(known))
 
         stack.push_async_callback(stop)
         await service.start(known)

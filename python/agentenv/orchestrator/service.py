@@ -50,19 +50,32 @@ class Service:
         fleet.supervisor.start("deadlines", fleet.deadlines.run(fleet.supervisor, self._expire))
         fleet.supervisor.every("guest_metrics", fleet.settings.metrics_interval_seconds, self._readings.sample)
 
-    async def stop(self, *, detach: bool) -> None:
-        """End all sandboxes in bounded parallel, or leave them running for the next process."""
+    async def stop(self, *, detach: bool) -> frozenset[int]:
+        """End all sandboxes in bounded parallel, or leave them running for the next process.
+
+        Returns the network slots of those that run on.
+        """
         fleet = self._fleet
         await self._creations.cancel_all()
         if detach:
-            for live in fleet.live.values():
-                await live.detach()
-            fleet.live.clear()
-            return
+            return await self._detach()
         running = [record.sandbox.id for record in fleet.book.all()]
         for sandbox_id, error in await aio.for_each(running, self._kill_at_stop, at_once=_KILLS_AT_ONCE):
             _log.error("sandbox_not_killed", sandbox_id=sandbox_id, reason=str(error))
         await self._kills.drain()
+        return frozenset()
+
+    async def _detach(self) -> frozenset[int]:
+        fleet = self._fleet
+        for record in fleet.book.all():
+            fleet.deadlines.clear(record.sandbox.id)
+        # What is being killed is neither ours to keep nor the next process's to find half-way.
+        await self._kills.drain()
+        # Taken out first, so that nobody who notices the end of a machine now takes it for a sandbox of ours.
+        detached, fleet.live = list(fleet.live.values()), {}
+        for live in detached:
+            await live.detach()
+        return frozenset(live.slot.index for live in detached)
 
     async def _kill_at_stop(self, sandbox_id: SandboxId) -> None:
         await self._end(sandbox_id, "server_stopped")

@@ -195,6 +195,39 @@ async def test_stop_ends_everything(node: Node) -> None:
     await asyncio.gather(creating, return_exceptions=True)
 
 
+async def test_what_ends_while_sandboxes_are_left_behind_does_not_disturb_the_others(node: Node) -> None:
+    first = await node.service.create(a_request())
+    second = await node.service.create(a_request(timeout_seconds=10))
+    node.stops.hold("machine.detach")
+    stopping = asyncio.ensure_future(node.service.stop(detach=True))
+    await node.stops.reached["machine.detach"].wait()
+
+    node.driver.running[first.id].die(EndCause.GUEST_SHUTDOWN)
+    await node.clock.advance(11)
+    node.stops.let_go("machine.detach")
+
+    assert await stopping == {0, 1}
+    assert sorted(node.driver.detached) == sorted((first.id, second.id))
+    assert sorted(await node.stored()) == sorted((first.id, second.id))
+
+
+async def test_a_server_that_leaves_its_sandboxes_finishes_a_kill_first(node: Node) -> None:
+    killed = await node.service.create(a_request())
+    kept = await node.service.create(a_request())
+    node.stops.hold("machine.kill")
+    killing = asyncio.ensure_future(node.service.kill(killed.id))
+    await node.stops.reached["machine.kill"].wait()
+    stopping = asyncio.ensure_future(node.service.stop(detach=True))
+    await settle()
+    assert not stopping.done()
+
+    node.stops.let_go("machine.kill")
+
+    assert await stopping == {1}
+    assert killing.done()
+    assert await node.stored() == [kept.id]
+
+
 async def test_the_next_server_adopts_what_runs(node: Node, make_node: NodeFactory) -> None:
     sandbox = await node.service.create(a_request(timeout_seconds=100, idempotency_key="k"))
     await node.service.stop(detach=True)
