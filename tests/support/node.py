@@ -154,6 +154,7 @@ class FakeDriver:
     running: dict[str, FakeMachine] = field(default_factory=dict)
     detached: list[str] = field(default_factory=list)
     specs: list[MachineSpec] = field(default_factory=list)
+    unrecognised: set[str] = field(default_factory=set)
     name: str = "fake"
     accelerator: Accelerator = Accelerator.TCG
     capabilities: frozenset[Capability] = frozenset()
@@ -169,7 +170,7 @@ class FakeDriver:
 
     async def adopt(self, handle: MachineHandle) -> FakeMachine | None:
         await self.stops.pass_by("driver.adopt")
-        if not handle.process.is_alive():
+        if not handle.process.is_alive() or handle.directory.name in self.unrecognised:
             return None
         machine = FakeMachine(self, handle.directory.name, handle)
         self.running[handle.directory.name] = machine

@@ -131,14 +131,13 @@ class Launcher:
             disk = await self._blocks.find(plan.sandbox_id)
         except AgentEnvError as error:
             _log.warning("adoption_failed", sandbox_id=plan.sandbox_id, reason=error.message)
-            plan.handle.machine.process.kill()
-            await holdings.give_back()
+            await _abandon(plan, holdings)
             return None
         except BaseException:
             holdings.let_go()  # cancelled: what runs goes on running for the next process
             raise
         if machine is None or disk is None or machine.ended.done():
-            await holdings.give_back()
+            await _abandon(plan, holdings)
             return None
         return Live(plan.sandbox_id, slot, disk, machine, holdings)
 
@@ -182,6 +181,12 @@ def guest_command_line(guest: GuestIdentity, hostname: str) -> str:
             f"aenv.hostname={hostname}",
         )
     )
+
+
+async def _abandon(plan: AdoptPlan, holdings: Holdings) -> None:
+    """End the process first, by what was written down of it: a hostile one can change what it looks like."""
+    plan.handle.machine.process.kill()
+    await holdings.give_back()
 
 
 def _subdirectories(directory: Path) -> Iterable[Path]:

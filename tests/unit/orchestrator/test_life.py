@@ -285,6 +285,22 @@ async def test_a_sandbox_that_is_not_whole_any_more_is_not_adopted(
         await successor.service.get(sandbox.id)
 
 
+async def test_a_process_that_does_not_look_like_its_monitor_any_more_is_ended(
+    node: Node, make_node: NodeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = await node.service.create(a_request())
+    await node.service.stop(detach=True)
+    killed: list[int] = []
+    monkeypatch.setattr("agentenv.base.process.ProcessIdentity.kill", lambda identity: killed.append(identity.pid))
+
+    successor = await make_node()
+    successor.driver.unrecognised.add(sandbox.id)
+    await successor.service.start(await successor.fleet.book.read())
+
+    assert len(killed) == 1
+    assert successor.is_clean()
+
+
 async def test_a_leftover_that_cannot_be_removed_does_not_keep_a_server_from_starting(
     make_node: NodeFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
