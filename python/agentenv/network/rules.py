@@ -32,6 +32,7 @@ _FROM_UPLINK = match(meta("iifname"), UPLINK)
 _TO_UPLINK = match(meta("oifname"), UPLINK)
 _IS_ANSWER = conntrack_state("established", "related")
 _IS_NEW = conntrack_state("new")
+_HAS_SOCKET: Json = {"match": {"op": ">=", "left": meta("skuid"), "right": 0}}
 _REVERSE_ROUTE: Json = {"fib": {"result": "oif", "flags": ["saddr", "iif"]}}
 _DESTINATION_TYPE: Json = {"fib": {"result": "type", "flags": ["daddr"]}}
 # Hook priorities: before connections are tracked, after that but before translation, and the two of translation.
@@ -51,6 +52,11 @@ def slot_ruleset(plan: SlotPlan, guest: GuestIdentity, fence: Fence) -> bytes:
     # Nothing in the namespace listens, so whatever is for its own addresses is refused.
     rules.hook("input", policy="drop")
     rules.rule("input", jump("refuse"))
+
+    # The monitor runs here, and its guest may have taken it over: whatever comes from a socket is dropped. What the
+    # kernel itself sends, to say that it refuses, has none.
+    rules.hook("output")
+    rules.rule("output", _HAS_SOCKET, DROP)
 
     _add_egress(rules, fence)
     rules.hook("forward", policy="drop")

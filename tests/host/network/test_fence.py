@@ -113,6 +113,18 @@ async def test_a_reused_slot_forgets_the_policy_of_its_last_holder(lab: Lab, poo
     assert await ask(INTERNET, 443, namespace=guest.namespace) == str(PUBLIC_HOST)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("address", [INTERNET, METADATA])
+async def test_a_monitor_that_its_guest_took_over_reaches_nothing_from_where_it_runs(
+    lab: Lab, pool: SlotPool, address: IPv4Address, kind: socket.SocketKind
+) -> None:
+    server = await lab.serve(address, 80, namespace=lab.world)
+    slot = await pool.acquire(EgressPolicy())
+    with pytest.raises(OSError):
+        await ask(address, 80, namespace=slot.namespace, kind=kind)
+    assert server.seen == []
+
+
 async def test_a_forged_source_is_dropped(lab: Lab, pool: SlotPool) -> None:
     server = await lab.serve(INTERNET, 443, namespace=lab.world)
     slot = await pool.acquire(EgressPolicy())
