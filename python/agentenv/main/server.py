@@ -9,9 +9,11 @@ from agentenv.api.server import ApiServer
 from agentenv.base import aio, log
 from agentenv.base.clock import SystemClock
 from agentenv.main import keys
+from agentenv.main.claim import HostClaim
 from agentenv.main.home import Home, HomeLock
 from agentenv.main.keys import KeyRing
 from agentenv.main.node import open_node
+from agentenv.main.open_files import raise_limit
 from agentenv.main.settings import Settings
 from agentenv.proxy.carrier import Carrier
 
@@ -21,13 +23,15 @@ _log = log.get("main")
 async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Run a server until SIGTERM or SIGINT; `announce` is called with its address when it takes requests.
 
-    Raises what stands in the way of a start: `HomeInUse`, `GuestNotProvisioned`, `NoDriver`, ...
+    Raises what stands in the way of a start: `HomeInUse`, `PrefixInUse`, `GuestNotProvisioned`, `NoDriver`, ...
     """
     stopped = _signalled()
+    raise_limit(connections=settings.api.connection_limit, sandboxes=settings.orchestrator.max_sandboxes)
     async with AsyncExitStack() as stack:
         home = Home(settings.home)
         home.make()
         stack.callback(HomeLock(home).release)
+        stack.callback(HostClaim(settings.network).release)
         ring = KeyRing([keys.obtain(home)])
         proxy = Carrier(settings.proxy)
         stack.push_async_callback(proxy.stop)
