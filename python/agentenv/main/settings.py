@@ -85,6 +85,7 @@ def load(path: Path | None = None) -> Settings:
     if named is not None and not named.is_file():
         raise SettingsInvalid(f"the configuration file {named} does not exist")
     file = named or DEFAULT_CONFIG
+    _refuse_unknown_tables()
 
     class FromFile(Settings):
         @classmethod
@@ -106,6 +107,14 @@ def load(path: Path | None = None) -> Settings:
         raise SettingsInvalid(f"the configuration cannot be used: {problems}") from error
     except ValueError as error:
         raise SettingsInvalid(f"the configuration file {file} cannot be read: {error}") from error
+
+
+def _refuse_unknown_tables() -> None:
+    """Names without a table are left alone: some are for other programs, such as the API key."""
+    for name in os.environ:
+        table, separator, _ = name.upper().removeprefix("AENV_").partition("__")
+        if name.upper().startswith("AENV_") and separator and table.lower() not in Settings.model_fields:
+            raise SettingsInvalid(f"the environment variable {name} names no table of the configuration")
 
 
 def render_default() -> str:

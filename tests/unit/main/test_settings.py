@@ -62,6 +62,13 @@ def test_a_key_that_cannot_be_obeyed_is_named(tmp_path: Path, text: str, named: 
         settings.load(file)
 
 
+@pytest.mark.parametrize("name", ["AENV_ORCHESTRATR__MAX_SANDBOXES", "AENV_ORCHESTRATOR__MAX_SANDBOXEN"])
+def test_a_misspelt_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "5")
+    with pytest.raises(SettingsInvalid, match=r"ORCHESTRATR__MAX_SANDBOXES|max_sandboxen"):
+        settings.load()
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AENV_CONFIG", str(tmp_path / "absent.toml"))
     with pytest.raises(SettingsInvalid, match=r"absent\.toml"):
