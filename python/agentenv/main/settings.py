@@ -3,9 +3,9 @@
 import os
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from agentenv.api.settings import ApiSettings
@@ -60,7 +60,8 @@ class Settings(BaseSettings):
         frozen=True, extra="forbid", env_prefix="AENV_", env_nested_delimiter="__", env_nested_max_split=1
     )
 
-    home: Path = Field(
+    # Monitors of a home are known by its path in their words: a relative one would be the same for several homes.
+    home: Annotated[Path, AfterValidator(Path.absolute)] = Field(
         default=Path("/var/lib/agentenv"),
         description="Where everything of this server lives: images, kernels, disks, records, the API key.",
     )

@@ -69,6 +69,12 @@ def test_a_misspelt_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str
         settings.load()
 
 
+def test_a_relative_home_is_below_the_directory_of_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AENV_HOME", "state")
+    assert settings.load().home == tmp_path / "state"
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AENV_CONFIG", str(tmp_path / "absent.toml"))
     with pytest.raises(SettingsInvalid, match=r"absent\.toml"):
