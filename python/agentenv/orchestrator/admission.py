@@ -53,7 +53,7 @@ class Admission:
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Stand in the queue of starts. Raises `AdmissionRefused` when it is too long."""
-        if self._waiting > self._limits.waiting_starts:
+        if self._waiting >= self._limits.waiting_starts:
             raise self._refusal(f"{self._waiting} creations wait already (orchestrator.max_waiting_starts)")
         self._waiting += 1
         try:

@@ -177,10 +177,11 @@ async def test_one_more_than_a_limit_is_refused(make_node: NodeFactory, limits: 
     assert (await node.service.create(a_request())).id != first.id
 
 
-async def test_too_long_a_queue_of_starts_is_refused(make_node: NodeFactory) -> None:
-    node = await make_node(starts=1, waiting_starts=1)
+@pytest.mark.parametrize("waiting_starts", [0, 1, 3])
+async def test_too_long_a_queue_of_starts_is_refused(make_node: NodeFactory, waiting_starts: int) -> None:
+    node = await make_node(starts=1, waiting_starts=waiting_starts)
     node.stops.hold("driver.boot")
-    waiting = [asyncio.ensure_future(node.service.create(a_request())) for _ in range(3)]
+    waiting = [asyncio.ensure_future(node.service.create(a_request())) for _ in range(1 + waiting_starts)]
     await node.stops.reached["driver.boot"].wait()
     await settle()
 
@@ -189,7 +190,7 @@ async def test_too_long_a_queue_of_starts_is_refused(make_node: NodeFactory) -> 
 
     node.stops.let_go("driver.boot")
     made = await asyncio.gather(*waiting)
-    assert len({sandbox.id for sandbox in made}) == 3
+    assert len({sandbox.id for sandbox in made}) == 1 + waiting_starts
 
 
 @pytest.mark.parametrize(

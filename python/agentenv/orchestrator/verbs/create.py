@@ -1,5 +1,6 @@
 """The verb create: admission, launch, and the record that makes the sandbox ours."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -99,7 +100,7 @@ async def _launch(fleet: Fleet, record: SandboxRecord, request: CreateRequest, i
             default_workdir=image.default_workdir,
         ),
     )
-    with fleet.admission.waiting():
+    with fleet.admission.waiting() if fleet.starts.locked() else nullcontext():
         await fleet.starts.acquire()
     try:
         return await fleet.launcher.launch(plan)
