@@ -42,7 +42,9 @@ def wait_until(condition: Callable[[], object]) -> None:
 def test_sandboxes_of_a_killed_server_are_adopted_with_all_they_do(home: Home) -> None:
     with scratch_server(home, SETTINGS) as first:
         sandbox = create(first)
-        sandbox.commands.run("echo kept > state; while :; do date +%s%N > alive; sleep 0.1; done", background=True)
+        # Moved into place: a file that is being written is empty for as long as an emulated guest starts `date`.
+        write = "date +%s%N > next && mv next alive"
+        sandbox.commands.run(f"echo kept > state; while :; do {write}; sleep 0.1; done", background=True)
         kill_server(first)
 
     with real_server(home, SETTINGS) as second:
