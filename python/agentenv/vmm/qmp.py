@@ -127,6 +127,8 @@ class QmpClient:
             await self._writer.wait_closed()
 
     async def _read(self) -> JsonObject:
+        # Lines that wait already are had without waiting: a monitor that floods us must not hold up everybody else.
+        await asyncio.sleep(0)
         try:
             line = await self._reader.readline()
         except OSError as error:

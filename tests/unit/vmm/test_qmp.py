@@ -116,6 +116,35 @@ async def test_events_are_handed_on_until_the_connection_ends(serve: Serve) -> N
     await client.close()
 
 
+async def test_a_flood_of_events_holds_nobody_up(serve: Serve) -> None:
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _greet(reader, writer)
+        writer.write(b'{"event": "E", "data": {}}\n' * 1000)
+
+    client = await _connect(await serve(flood))
+    events, longest_run = 0, 0
+
+    def note(_event: QmpEvent) -> None:
+        nonlocal events
+        events += 1
+
+    async def look_on() -> None:
+        nonlocal longest_run
+        seen = 0
+        while True:
+            longest_run = max(longest_run, events - seen)
+            seen = events
+            await asyncio.sleep(0)
+
+    onlooker = asyncio.ensure_future(look_on())
+    await client.listen(note)
+    onlooker.cancel()
+    await client.close()
+
+    assert events == 1000
+    assert longest_run <= 2
+
+
 async def test_command_fails_when_the_monitor_goes_away(serve: Serve, supervisor: aio.Supervisor) -> None:
     async def leave(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.readline()
