@@ -11,6 +11,7 @@ from agentenv.images.errors import ImageDamaged, TemplateNotFound
 
 _TAGS = frozenset({"default", "latest"})
 _SHOWN_CHARACTERS = 128
+_SETTLED_SECONDS = 3600
 _log = log.get("images")
 
 
@@ -35,9 +36,13 @@ class DirectoryCatalogue:
             raise TemplateNotFound(shown, code="template_tag_not_found")
         return image
 
-    async def remove_replaced_disks(self, in_use: frozenset[Path]) -> tuple[Path, ...]:
-        """Delete disks that a rebuild has replaced and no sandbox stands on any more; return them."""
-        return await self._pool.run(self._remove_replaced_disks, in_use)
+    async def remove_replaced_disks(self, *, now: float) -> tuple[Path, ...]:
+        """Delete disks that a rebuild has replaced, and return them; `now` is a Unix time.
+
+        A monitor keeps what it has open. What is younger than an hour stays, for a setup under way may be about to
+        name it in its manifest.
+        """
+        return await self._pool.run(self._remove_replaced_disks, now)
 
     def _find(self, name: str) -> Image | None:
         return next((image for image in self._images() if name == image.template_id or name in image.names), None)
@@ -55,7 +60,7 @@ class DirectoryCatalogue:
         names = sorted(path.name for path in self._directory.iterdir())
         return tuple(self._directory / name for name in names if manifest.TEMPLATE_ID.fullmatch(name))
 
-    def _remove_replaced_disks(self, in_use: frozenset[Path]) -> tuple[Path, ...]:
+    def _remove_replaced_disks(self, now: float) -> tuple[Path, ...]:
         removed = []
         for directory in self._directories():
             try:
@@ -64,7 +69,7 @@ class DirectoryCatalogue:
                 # Without its manifest nobody can say which disk is the right one: setup repairs that, not a sweep.
                 continue
             for disk in directory.glob("disk-*.ext4"):
-                if disk != current and disk not in in_use:
+                if disk != current and now - disk.stat().st_mtime > _SETTLED_SECONDS:
                     disk.unlink()
                     removed.append(disk)
         return tuple(removed)

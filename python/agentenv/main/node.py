@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentenv.base import aio, log
 from agentenv.base.clock import Clock
@@ -107,8 +108,12 @@ async def _sweep(home: Home, catalogue: DirectoryCatalogue, pool: aio.BlockingPo
     if (home.path / "boot").is_symlink():
         return  # borrowed from another home, whose server may be using it
     now = clock.now().timestamp()
-    removed = list(await catalogue.remove_replaced_disks(frozenset()))
-    removed += await pool.run(lambda: provision.remove_replaced(home.path, now=now))
+    removed: list[Path] = []
+    try:
+        removed += await catalogue.remove_replaced_disks(now=now)
+        removed += await pool.run(lambda: provision.remove_replaced(home.path, now=now))
+    except OSError as error:
+        _log.error("replaced_files_not_removed", path=error.filename, reason=error.strerror)
     if removed:
         _log.info("replaced_files_removed", files=[path.name for path in removed])
 

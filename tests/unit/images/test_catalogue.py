@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,13 +85,16 @@ async def test_missing_directory_is_an_empty_catalogue(tmp_path: Path, pool: Blo
     assert await DirectoryCatalogue(tmp_path / "none", pool).list() == []
 
 
-async def test_replaced_disk_goes_when_no_sandbox_stands_on_it(tmp_path: Path, pool: BlockingPool) -> None:
+async def test_replaced_disk_goes_and_the_one_that_setup_has_just_made_stays(
+    tmp_path: Path, pool: BlockingPool
+) -> None:
     directory = _publish(tmp_path, ID, "base")
-    old, used = directory / "disk-0.ext4", directory / "disk-00.ext4"
-    old.touch()
-    used.touch()
+    old, fresh = directory / "disk-0.ext4", directory / "disk-00.ext4"
+    for disk, age_seconds in ((old, 4000), (directory / "disk-1.ext4", 4000), (fresh, 3000)):
+        disk.touch()
+        os.utime(disk, (10_000 - age_seconds, 10_000 - age_seconds))
     (_publish(tmp_path, "2" * 20, "torn") / "manifest.json").unlink()
-    assert await DirectoryCatalogue(tmp_path, pool).remove_replaced_disks(frozenset({used})) == (old,)
+    assert await DirectoryCatalogue(tmp_path, pool).remove_replaced_disks(now=10_000) == (old,)
     assert sorted(path.name for path in directory.glob("disk*")) == ["disk-00.ext4", "disk-1.ext4"]
 
 
