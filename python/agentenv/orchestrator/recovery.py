@@ -51,11 +51,7 @@ async def _adopt(fleet: Fleet, record: SandboxRecord) -> bool:
         return False
     sandbox = record.sandbox
     assert record.handle is not None
-    live = await fleet.launcher.adopt(
-        AdoptPlan(
-            sandbox_id=sandbox.id, egress=egress_of(sandbox), access_token=sandbox.envd_token, handle=record.handle
-        )
-    )
+    live = await fleet.launcher.adopt(AdoptPlan(sandbox_id=sandbox.id, egress=egress_of(sandbox), handle=record.handle))
     if live is None:
         return False
     fleet.book.add(record)

@@ -35,7 +35,6 @@ class AdoptPlan:
 
     sandbox_id: SandboxId
     egress: EgressPolicy
-    access_token: str
     handle: LiveHandle
 
 
