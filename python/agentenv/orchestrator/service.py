@@ -1,6 +1,7 @@
 """The façade of the lifecycle: finds the verb for a request and who may join it. Decisions are `machine`'s."""
 
 from datetime import timedelta
+from functools import partial
 
 from agentenv.base import aio, ids, log
 from agentenv.base.errors import Invalid
@@ -42,6 +43,7 @@ class Service:
     async def start(self, records: list[SandboxRecord]) -> None:
         """Take over what an earlier process left, and begin to watch."""
         fleet = self._fleet
+        self._show_gauges()
         for sandbox_id in await recovery.recover(fleet, records):
             record = fleet.book.get(sandbox_id)
             if record.idempotency_key is not None and record.request_digest is not None:
@@ -219,12 +221,14 @@ class Service:
             for image in await self._fleet.catalogue.list()
         ]
 
-    def count(self) -> None:
-        """Bring the gauges up to date; called before metrics are shown."""
-        states = [record.sandbox.state for record in self._fleet.book.all()]
+    def _show_gauges(self) -> None:
+        """Let the gauges ask, each time they are shown."""
         for state in SandboxState:
-            fleet_module.sandboxes.labels(state=state).set(states.count(state))
-        fleet_module.promised_memory.set(self._fleet.admission.memory_mib)
+            fleet_module.sandboxes.labels(state=state).set_function(partial(self._count, state))
+        fleet_module.promised_memory.set_function(lambda: self._fleet.admission.memory_mib)
+
+    def _count(self, state: SandboxState) -> int:
+        return sum(record.sandbox.state is state for record in self._fleet.book.all())
 
     def _existing(self, sandbox_id: SandboxId) -> SandboxRecord:
         """Return a record that clients may know of: one that is being made or killed is not there for them."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agentenv.base import metrics
 from agentenv.base.errors import Invalid, Unavailable
 from agentenv.base.ids import SandboxId
 from agentenv.orchestrator.base import ListQuery, Order, SandboxState
@@ -322,6 +323,19 @@ async def test_metrics_are_read_at_once_when_none_are_fresh(node: Node) -> None:
     (reading,) = await node.service.metrics(sandbox.id, None, None)
     assert reading.memory_total == 100
     assert await node.service.metrics(sandbox.id, 5, 10) == []
+
+
+async def test_what_operators_watch_follows_the_sandboxes(node: Node) -> None:
+    def shown() -> dict[str, float]:
+        lines = metrics.render().decode().splitlines()
+        return {name: float(value) for name, value in (line.split() for line in lines if line.startswith("aenv_orch"))}
+
+    running, memory = 'aenv_orchestrator_sandboxes{state="running"}', "aenv_orchestrator_promised_memory_mib"
+    sandbox = await node.service.create(a_request())
+    assert (shown()[running], shown()[memory]) == (1, sandbox.memory_mib)
+
+    await node.service.kill(sandbox.id)
+    assert (shown()[running], shown()[memory]) == (0, 0)
 
 
 async def _until_clean(node: Node) -> None:
