@@ -97,7 +97,7 @@ class GuestClient:
         text = await self._call("GET", address, "/metrics", token=token, timeout_seconds=5)
         try:
             return _parse_metrics(json.loads(text), int(self._clock.now().timestamp()))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise GuestRefused("the guest's metrics are not what the contract says") from error
 
     async def shut_down(self, address: GuestAddress, token: str) -> None:

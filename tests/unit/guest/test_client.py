@@ -93,10 +93,15 @@ NONSENSE: list[dict[str, Any]] = [
     {"mem_total": 2**70},
     {"cpu_used_pct": "x"},
     {"cpu_used_pct": float("nan")},
+    {"mem_used": float("inf")},
+    {"cpu_used_pct": 10**400},
 ]
+DEEP = "[" * 60_000
 
 
-@pytest.mark.parametrize("text", ["", "[", "[]", "null", "{}", *(json.dumps(METRICS | part) for part in NONSENSE)])
+@pytest.mark.parametrize(
+    "text", ["", "[", "[]", "null", "{}", DEEP, *(json.dumps(METRICS | part) for part in NONSENSE)]
+)
 async def test_metrics_that_make_no_sense_are_refused(client: GuestClient, serve: Serve, text: str) -> None:
     async def daemon(request: web.Request) -> web.Response:
         return web.Response(text=text)
