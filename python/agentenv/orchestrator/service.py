@@ -80,7 +80,7 @@ class Service:
         return frozenset(live.slot.index for live in detached)
 
     async def _kill_at_stop(self, sandbox_id: SandboxId) -> None:
-        await self._end(sandbox_id, "server_stopped")
+        await self._end_if_there(sandbox_id, "server_stopped")
 
     async def create(self, request: CreateRequest) -> Sandbox:
         """Start a sandbox; see `Orchestrator.create`."""
@@ -145,11 +145,14 @@ class Service:
                 case machine.Start() | machine.Join():
                     return await self._kills.run(sandbox_id, Verb.KILL, lambda: kill(self._fleet, sandbox_id, cause))
 
-    async def _expire(self, sandbox_id: SandboxId) -> None:
+    async def _end_if_there(self, sandbox_id: SandboxId, cause: str) -> None:
         try:
-            await self._end(sandbox_id, "timed_out")
+            await self._end(sandbox_id, cause)
         except SandboxNotFound:
-            return
+            return  # somebody else was faster
+
+    async def _expire(self, sandbox_id: SandboxId) -> None:
+        await self._end_if_there(sandbox_id, "timed_out")
 
     def _watch(self, live: Live) -> None:
         self._fleet.supervisor.start(f"watch:{live.sandbox_id}", self._end_with_machine(live))
@@ -159,10 +162,7 @@ class Service:
         if self._fleet.live.get(live.sandbox_id) is not live:
             return  # we ended it ourselves
         _log.warning("machine_ended", sandbox_id=live.sandbox_id, cause=end.cause, detail=end.detail)
-        try:
-            await self._end(live.sandbox_id, end.cause)
-        except SandboxNotFound:
-            return
+        await self._end_if_there(live.sandbox_id, end.cause)
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a sandbox; see `Orchestrator.get`."""

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from agentenv.base import metrics
 from agentenv.base.errors import Invalid, Unavailable
@@ -194,6 +195,20 @@ async def test_stop_ends_everything(node: Node) -> None:
     assert node.is_clean()
     assert await node.stored() == []
     await asyncio.gather(creating, return_exceptions=True)
+
+
+async def test_a_sandbox_that_is_gone_before_its_turn_at_a_stop_is_no_failure(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = await node.service.create(a_request())
+    record = node.fleet.book.get(sandbox.id)
+    await node.service.kill(sandbox.id)
+    monkeypatch.setattr(node.fleet.book, "all", lambda: [record])
+
+    with capture_logs() as logged:
+        await node.service.stop(detach=False)
+
+    assert [line["event"] for line in logged if line["log_level"] == "error"] == []
 
 
 async def test_what_ends_while_sandboxes_are_left_behind_does_not_disturb_the_others(node: Node) -> None:
