@@ -110,6 +110,11 @@ where
             }
         }
     }
+
+    /// Reads the stream to its end and forgets it.
+    pub(crate) async fn skip_rest(mut self) {
+        while let Some(Ok(_)) = self.body.frame().await {}
+    }
 }
 
 #[cfg(test)]
