@@ -1,5 +1,6 @@
 """Settings: every key is documented, what is unknown is refused, and the environment beats the file."""
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,13 @@ from agentenv.main import settings
 from agentenv.main.settings import Settings, SettingsInvalid
 
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have set variables of ours; they beat every file."""
+    for name in [name for name in os.environ if name.startswith("AENV_")]:
+        monkeypatch.delenv(name)
 
 
 def test_the_default_file_is_the_models() -> None:
