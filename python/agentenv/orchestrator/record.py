@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from agentenv.base import log
 from agentenv.base.errors import Bug
 from agentenv.base.ids import SandboxId
-from agentenv.base.records import Records
+from agentenv.base.records import Records, RecordsUnavailable
 from agentenv.orchestrator.base import ListQuery, Order, Sandbox, SandboxState
 from agentenv.orchestrator.errors import SandboxNotFound
 from agentenv.runtime.base import LiveHandle
@@ -101,8 +101,15 @@ class Book:
         await self._records.put(_KIND, record.sandbox.id, _ADAPTER.dump_python(record, mode="json"))
 
     async def erase(self, sandbox_id: SandboxId) -> None:
-        """Make a record's absence durable."""
-        await self._records.delete(_KIND, sandbox_id)
+        """Make a record's absence durable.
+
+        Where that is not possible, on a full disk for one, the next start does it: it finds a record whose machine
+        has ended. Whoever ends the machine need not care.
+        """
+        try:
+            await self._records.delete(_KIND, sandbox_id)
+        except RecordsUnavailable as error:
+            _log.error("record_not_erased", sandbox_id=sandbox_id, reason=error.message)
 
 
 def matches(sandbox: Sandbox, query: ListQuery) -> bool:

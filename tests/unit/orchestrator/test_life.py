@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from agentenv.base import metrics
-from agentenv.base.errors import Invalid, Unavailable
+from agentenv.base.errors import Invalid
 from agentenv.base.ids import SandboxId
+from agentenv.base.records import RecordsUnavailable
 from agentenv.orchestrator.base import ListQuery, Order, SandboxState
 from agentenv.orchestrator.errors import SandboxNotFound, SandboxNotRoutable
 from agentenv.orchestrator.recovery import kept_slots
@@ -60,19 +61,26 @@ async def test_a_sandbox_that_is_being_killed_is_not_routed_to(node: Node) -> No
     await killing
 
 
-async def test_a_kill_whose_record_cannot_be_erased_gives_back_and_reports(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+async def test_a_kill_whose_record_cannot_be_erased_is_done_and_the_next_server_forgets_it(
+    node: Node, make_node: NodeFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox = await node.service.create(a_request())
 
     async def refuse(*_: object) -> None:
-        raise Unavailable("the disk is full")
+        raise RecordsUnavailable("the disk is full")
 
-    monkeypatch.setattr(node.records, "delete", refuse)
-    with pytest.raises(Unavailable, match="disk is full"):
+    record = node.fleet.book.get(sandbox.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(node.records, "delete", refuse)
         await node.service.kill(sandbox.id)
-
     assert node.is_clean()
+    assert await node.stored() == [sandbox.id]
+
+    assert record.handle is not None
+    ended = replace(record.handle.machine, process=dead_process())
+    successor = await make_node()
+    await successor.service.start([replace(record, handle=replace(record.handle, machine=ended))])
+    assert await successor.stored() == []
 
 
 async def test_an_expired_sandbox_is_ended(node: Node) -> None:

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 from agentenv.base import ids, log
-from agentenv.base.errors import AgentEnvError
 from agentenv.base.ids import SandboxId
 from agentenv.guest.base import ENVD_VERSION, GuestSetup
 from agentenv.images.base import Image
@@ -125,19 +124,11 @@ async def _make_ours(fleet: Fleet, record: SandboxRecord, live: Live, timeout_se
         changed = fleet.book.change(record, **changes)
     except BaseException:
         await live.end()
-        await _erase_quietly(fleet, sandbox_id)
+        await fleet.book.erase(sandbox_id)
         raise
     fleet.live[sandbox_id] = live
     fleet.deadlines.set(sandbox_id, timeout_seconds)
     return changed
-
-
-async def _erase_quietly(fleet: Fleet, sandbox_id: SandboxId) -> None:
-    try:
-        await fleet.book.erase(sandbox_id)
-    except AgentEnvError as error:
-        # The next start finds a record whose machine has ended, and removes it then.
-        _log.error("record_not_erased", sandbox_id=sandbox_id, reason=error.message)
 
 
 def egress_of(sandbox: Sandbox) -> EgressPolicy:
