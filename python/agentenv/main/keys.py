@@ -36,6 +36,11 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode(errors="surrogateescape")).digest()
 
 
+def new_key() -> str:
+    """Return a key that nobody can guess, in the one form that older clients let through."""
+    return f"e2b_{secrets.token_hex(24)}"
+
+
 def obtain(home: Home) -> str:
     """Return the key in `AENV_API_KEY`, else the one in the home directory; one is generated (mode 0600) if need be."""
     key = os.environ.get(ENVIRONMENT, "")
@@ -43,7 +48,7 @@ def obtain(home: Home) -> str:
     if not key:
         source = f"the file {home.api_key}"
         if not home.api_key.exists():
-            files.write_atomically(home.api_key, f"aenv_{secrets.token_hex(24)}\n".encode(), mode=0o600)
+            files.write_atomically(home.api_key, f"{new_key()}\n".encode(), mode=0o600)
         key = home.api_key.read_text(encoding="utf-8", errors="surrogateescape").strip()
     if _KEY.fullmatch(key) is None:
         raise KeyUnusable(f"{source} must hold 1 to 256 printable ASCII characters without spaces")

@@ -1,5 +1,6 @@
 """The home directory has one server; its key is private and generated once."""
 
+import re
 import stat
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def test_the_key_is_generated_once_and_private(home: Home, monkeypatch: pytest.M
     key = keys.obtain(home)
     assert keys.obtain(home) == key
     assert len(key) >= 48
+    # Older clients refuse a key of any other form before they send anything.
+    assert re.fullmatch("e2b_[0-9a-f]+", key)
     assert stat.S_IMODE(home.api_key.stat().st_mode) == 0o600
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import secrets
 import select
 import shutil
 import subprocess  # noqa: TID251 - a plain synchronous program without an event loop
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from agentenv.base.errors import Unavailable
 from agentenv.main.home import Home, HomeInUse, HomeLock
+from agentenv.main.keys import new_key
 from agentenv.main.settings import Settings
 
 _PREPARED = ("boot", "images", "kernels")
@@ -87,7 +87,7 @@ def scratch_server(
         | (extra_environment or {})
         | {
             "AENV_HOME": str(home.path),
-            "AENV_API_KEY": f"demo-{secrets.token_hex(8)}",
+            "AENV_API_KEY": new_key(),
             "AENV_NETWORK__PREFIX": settings.network.prefix,
             "AENV_NETWORK__NETWORK": str(settings.network.network),
             "AENV_NETWORK__MAX_SLOTS": str(settings.network.max_slots),
