@@ -9,10 +9,8 @@ import pytest
 from contract import clients, places
 from contract.blocking import EventLoop, blocking_sandboxes
 from contract.node import Case
-from contract.places import ALONE, MACHINE, Place
+from contract.places import ALONE, Place
 
-_PLACE_MARKS = {ALONE: pytest.mark.host, MACHINE: pytest.mark.vm}
-PLACES = [pytest.param(name, marks=_PLACE_MARKS[name]) for name in places.names()]
 CreateSandbox = Callable[..., Any]
 
 
@@ -38,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def is_needless(item: pytest.Item) -> bool:
     """Return whether a test and its parameters do not go together."""
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    client = parameters.get("sandboxes", clients.SYNCHRONOUS)
+    client = parameters.get("sandboxes", clients.names()[0])
     case = parameters.get("case")
     return (
         (client == clients.ASYNCHRONOUS and has(item, "synchronous"))
@@ -79,7 +77,7 @@ def machine(prepared: None) -> Iterator[Place]:
             yield place
 
 
-@pytest.fixture(scope="session", params=PLACES)
+@pytest.fixture(scope="session", params=places.parameters())
 def place(request: pytest.FixtureRequest) -> Place:
     """Each place in turn."""
     chosen: Place = request.getfixturevalue("lone" if request.param == ALONE else "machine")

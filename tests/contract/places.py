@@ -10,11 +10,14 @@ from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
 from typing import Any
 
+import pytest
+
 from contract import alone
 from support.server import access_to, prepared_home, real_home, real_server, settings_for_tests
 
 ALONE, MACHINE = "alone", "machine"
 DOMAIN = "sandboxes.test"
+_MARKS = {ALONE: pytest.mark.host, MACHINE: pytest.mark.vm}
 GLOBALS = {"GLOBAL": "from the sandbox"}
 # Set in sessions that another one has started: the place is there already.
 _HANDOVER = "AENV_CONTRACT_PLACE"
@@ -50,10 +53,11 @@ def inherited() -> Place | None:
     return None if document is None else Place(**json.loads(document))
 
 
-def names() -> list[str]:
-    """Return the names of the places that this session tests."""
+def parameters() -> list[Any]:
+    """Return the names of the places that this session tests, as pytest wants them."""
     given = inherited()
-    return [ALONE, MACHINE] if given is None else [given.name]
+    names = [ALONE, MACHINE] if given is None else [given.name]
+    return [pytest.param(name, marks=_MARKS[name]) for name in names]
 
 
 def prepare_machine() -> None:

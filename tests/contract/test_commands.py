@@ -58,6 +58,7 @@ def test_text_is_taken_as_it_is(sandbox: Any, text: str) -> None:
 
 
 @line("G06")
+@pytest.mark.once
 def test_ten_mebibytes_arrive_whole_and_in_order(sandbox: Any) -> None:
     lines = 1_331_000  # with their ends: 10.0 MiB
     result = sandbox.commands.run(f"seq -f %.0f 1 {lines}", timeout=240)
@@ -195,7 +196,7 @@ def test_a_disconnected_command_runs_on_and_is_found_again(sandbox: Any) -> None
     assert again.wait().stdout == "got it\n"
 
 
-@line("G24", "B07")
+@line("G24")
 @pytest.mark.vm
 @pytest.mark.once
 def test_a_command_learns_that_its_sandbox_was_killed(create_sandbox: Any) -> None:
@@ -225,7 +226,11 @@ def test_a_commands_environment_beats_the_sandboxs(sandbox: Any) -> None:
 
 
 @line("G26")
-def test_a_hundred_commands_at_once_all_answer(sandbox: Any) -> None:
+@pytest.mark.host
+@pytest.mark.newest
+def test_a_hundred_commands_at_once_all_answer(lone: Place, sandboxes: Any) -> None:
+    # In an emulated machine this takes half a minute, so there only the JavaScript client does it.
+    sandbox = sandboxes.connect(lone.sandbox_id, **lone.options)
     handles = [sandbox.commands.run(f"sleep 0.2; echo {n}", background=True, timeout=120) for n in range(100)]
     assert [handle.wait().stdout for handle in handles] == [f"{n}\n" for n in range(100)]
 

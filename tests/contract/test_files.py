@@ -76,7 +76,7 @@ def test_streams_are_uploaded_as_they_come(sandbox: Any, directory: str) -> None
     assert sizes == ["1048576", "1048576"]
 
 
-@line("I08", "A09")
+@line("I08")
 @pytest.mark.once
 def test_a_large_upload_uses_constant_memory_in_the_daemon(sandbox: Any, directory: str) -> None:
     block = b"\x5a" * 65536

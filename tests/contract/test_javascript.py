@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 
-from contract import node
-from contract.conftest import PLACES
+from contract import node, places
 from contract.node import Case
 from contract.places import ALONE, Place
 
 CASES = [pytest.param(case, marks=pytest.mark.line(*case.ids), id=case.title) for case in node.cases()]
 
 
-@pytest.fixture(scope="session", params=PLACES)
+@pytest.fixture(scope="session", params=places.parameters())
 def results(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What Node said of every test, in each place."""
     node.install()

@@ -45,7 +45,7 @@ def wait_until_gone(sandbox: Any, seconds: float) -> None:
         time.sleep(0.1)
 
 
-@line("A01", "A04", "A06", "B01", "B02", "B03", "B04", "B05", "B06", "B08", "B09", "B16", "B17", "C09", "C10", "C22")
+@line("A04", "A06", "B01", "B02", "B03", "B04", "B05", "B06", "B08", "B09", "B16", "B17", "C09", "C10", "C22")
 def test_a_new_sandbox_is_what_was_asked_for(create_sandbox: Any, sandboxes: Any, machine: Any) -> None:
     name = uuid.uuid4().hex
     sandbox = create_sandbox(metadata={"name": name}, envs={"FOO": "bar"}, timeout=300)
@@ -99,9 +99,8 @@ def test_lists_filter_and_page(pair: tuple[Any, Any], sandboxes: Any, machine: A
     assert listed(state=[SandboxState.RUNNING]) == newest_first
     assert listed(state=[SandboxState.PAUSED]) == []
     assert listed(state=[SandboxState.RUNNING, SandboxState.PAUSED]) == newest_first
-    with pytest.raises(SandboxException) as raised:
+    with pytest.raises(SandboxException, match="400"):
         listed(limit=101)
-    assert raised.value.status_code == 400
 
 
 @line("C05", "C06", "C07")
@@ -180,7 +179,7 @@ def test_what_cannot_be_made_is_refused(sandboxes: Any, machine: Any, options: d
 
 @line("A02")
 def test_a_wrong_key_is_an_authentication_error(sandboxes: Any, machine: Any) -> None:
-    wrong = {**machine.options, "api_key": "k"}
+    wrong = {**machine.options, "api_key": "e2b_" + "0" * 40}
     with pytest.raises(AuthenticationException):
         sandboxes.create(**wrong)
     with pytest.raises(AuthenticationException):
