@@ -1,7 +1,6 @@
 //! Runs the daemon: runtime, listener, routes, authorisation. What a route does is the business of its module.
 
 use std::net::SocketAddr;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use hyper::header::{HeaderName, HeaderValue, ORIGIN};
@@ -9,54 +8,59 @@ use hyper::{HeaderMap, Method, StatusCode};
 use tokio::net::TcpListener;
 
 use crate::http::{self, Request, Response};
+use crate::keeper::{Inheritance, Word};
 use crate::options::DaemonOptions;
 use crate::state::Daemon;
-use crate::supervisor_line::Word;
 use crate::{api, connect, files, filesystem, forward, process};
 
-const OPEN_FILES_MAX: u64 = 65_536;
+/// A thousand streams need some thousand descriptors.
+pub(crate) const OPEN_FILES_MAX: u64 = 65_536;
 
 /// The exact text is part of the contract.
 pub(crate) const UNAUTHORISED: &str =
     "unauthorized access, please provide a valid access token or method signing if supported";
 
-/// Runs until the process ends.
-pub(crate) fn run(options: DaemonOptions) -> ExitCode {
+/// Runs until the process ends; `false` says that it could not.
+pub(crate) fn run(options: DaemonOptions, inheritance: Inheritance) -> bool {
     // What processes create is readable by others, whatever the parent's mask was.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
-    raise_open_files_limit();
+    raise_open_files_limit(OPEN_FILES_MAX);
     // One thread: the daemon lives in every clone's memory, and its work is waiting.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(16)
         .thread_stack_size(256 << 10)
         .build();
-    let outcome = runtime.and_then(|runtime| runtime.block_on(serve(options)));
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("aenv-guest: daemon: {error}");
-            ExitCode::FAILURE
-        }
+    let outcome = runtime.and_then(|runtime| runtime.block_on(serve(options, inheritance)));
+    if let Err(error) = &outcome {
+        eprintln!("aenv-guest: daemon: {error}");
     }
+    outcome.is_ok()
 }
 
-/// A thousand streams need some thousand descriptors; processes get the customary limit back.
-fn raise_open_files_limit() {
+/// Processes get the customary limit back.
+pub(crate) fn raise_open_files_limit(limit: u64) {
     use nix::sys::resource::{getrlimit, setrlimit, Resource};
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // Failing leaves us with fewer streams, and says so when they run out.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(OPEN_FILES_MAX), hard);
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(limit), hard);
     }
 }
 
-async fn serve(options: DaemonOptions) -> std::io::Result<()> {
-    let listener = TcpListener::bind(SocketAddr::new(options.listen, options.port)).await?;
+async fn serve(mut options: DaemonOptions, inheritance: Inheritance) -> std::io::Result<()> {
+    let Inheritance { listener, line, store, settings, records } = inheritance;
+    let listener = match listener {
+        Some(listener) => TcpListener::from_std(listener)?,
+        None => TcpListener::bind(SocketAddr::new(options.listen, options.port)).await?,
+    };
     let address = listener.local_addr()?;
-    let daemon = Arc::new(Daemon::new(options));
+    options.port = address.port();
+    let daemon = Arc::new(Daemon::new(options, line, store, settings));
+    process::resume(&daemon, records);
     tokio::spawn(forward::run(Arc::clone(&daemon)));
-    println!("aenv-guest: ready on {address}");
-    daemon.supervisor.say(Word::Ready);
+    if !daemon.line.say(Word::Ready) {
+        println!("aenv-guest: ready on {address}");
+    }
     http::server::serve(listener, move |request| answer(Arc::clone(&daemon), request)).await;
     Ok(())
 }

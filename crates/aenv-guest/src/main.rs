@@ -9,11 +9,11 @@ mod filesystem;
 mod forward;
 mod http;
 mod init;
+mod keeper;
 mod options;
 mod paths;
 mod process;
 mod state;
-mod supervisor_line;
 mod users;
 
 use std::process::ExitCode;
@@ -25,7 +25,11 @@ fn main() -> ExitCode {
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     match options::parse(&arguments, std::process::id()) {
         Ok(Role::Init) => init::run(),
-        Ok(Role::Daemon(options)) => daemon::run(options),
+        Ok(Role::Daemon(options)) => match daemon::run(options, keeper::Inheritance::default()) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        },
+        Ok(Role::Keep(options)) => keeper::run(options),
         Err(error) => {
             eprintln!("aenv-guest: {error}\n{}", options::USAGE);
             ExitCode::from(2)

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 /// What the program prints when it does not understand its command line.
 pub(crate) const USAGE: &str =
-    "usage: aenv-guest daemon [--listen ADDRESS] [--port PORT] [--state-directory DIRECTORY] \
-                                [--cgroup DIRECTORY] [--init-socket DESCRIPTOR]";
+    "usage: aenv-guest daemon|keep [--listen ADDRESS] [--port PORT] [--state-directory DIRECTORY] \
+                                [--cgroup DIRECTORY]";
 
 /// The port of the wire contract.
 pub(crate) const DEFAULT_PORT: u16 = 49983;
@@ -18,6 +18,8 @@ pub(crate) enum Role {
     Init,
     /// The daemon that clients talk to.
     Daemon(DaemonOptions),
+    /// Keeps a daemon running, as the first process does, on a machine that has another one.
+    Keep(DaemonOptions),
 }
 
 /// How the daemon is reached and where it keeps its small files.
@@ -31,15 +33,8 @@ pub(crate) struct DaemonOptions {
     pub(crate) state_directory: PathBuf,
     /// Directory in cgroup v2 below which each process gets a group; without it there are no groups.
     pub(crate) cgroup: Option<PathBuf>,
-    /// Descriptor of the socket to the first process, when it started us.
-    pub(crate) init_socket: Option<i32>,
-}
-
-impl DaemonOptions {
     /// Whether clock, host name and machine id are the daemon's to set: only below our own first process.
-    pub(crate) fn owns_machine(&self) -> bool {
-        self.init_socket.is_some()
-    }
+    pub(crate) owns_machine: bool,
 }
 
 impl Default for DaemonOptions {
@@ -49,7 +44,7 @@ impl Default for DaemonOptions {
             port: DEFAULT_PORT,
             state_directory: PathBuf::from("/run/e2b"),
             cgroup: None,
-            init_socket: None,
+            owns_machine: false,
         }
     }
 }
@@ -80,6 +75,7 @@ pub(crate) enum OptionsError {
 pub(crate) fn parse(arguments: &[String], process_id: u32) -> Result<Role, OptionsError> {
     match arguments.get(1).map(String::as_str) {
         Some("daemon") => parse_daemon(&arguments[2..]).map(Role::Daemon),
+        Some("keep") => parse_daemon(&arguments[2..]).map(Role::Keep),
         _ if process_id == 1 => Ok(Role::Init),
         other => Err(OptionsError::UnknownRole(other.unwrap_or_default().to_owned())),
     }
@@ -95,7 +91,6 @@ fn parse_daemon(words: &[String]) -> Result<DaemonOptions, OptionsError> {
             "--port" => options.port = parse_value(option, value()?)?,
             "--state-directory" => options.state_directory = PathBuf::from(value()?),
             "--cgroup" => options.cgroup = Some(PathBuf::from(value()?)),
-            "--init-socket" => options.init_socket = Some(parse_value(option, value()?)?),
             _ => return Err(OptionsError::UnknownOption(option.clone())),
         }
     }

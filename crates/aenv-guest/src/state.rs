@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
+use crate::keeper::{Line, Store};
 use crate::options::DaemonOptions;
 use crate::process::Registry;
 use crate::users::{self, User, UserError};
@@ -13,7 +16,7 @@ use crate::users::{self, User, UserError};
 pub(crate) type Environment = BTreeMap<String, String>;
 
 /// The part of the state that `/init` replaces.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// Token that requests must carry; `None` leaves the daemon open.
     pub(crate) access_token: Option<String>,
@@ -36,22 +39,25 @@ pub(crate) struct Daemon {
     pub(crate) options: DaemonOptions,
     /// How busy the processors were, between two looks.
     pub(crate) processor_usage: crate::api::metrics::ProcessorUsage,
-    /// The line to the first process of the guest.
-    pub(crate) supervisor: crate::supervisor_line::SupervisorLine,
+    /// The line to the keeper: in a guest its first process.
+    pub(crate) line: Line,
+    /// What outlives the daemon.
+    pub(crate) store: Store,
     /// The live processes and those that ended a moment ago.
     pub(crate) processes: Registry,
     settings: Mutex<Settings>,
 }
 
 impl Daemon {
-    /// A daemon that nobody has initialised yet.
-    pub(crate) fn new(options: DaemonOptions) -> Self {
-        let identity = Environment::from([("E2B_SANDBOX".to_owned(), "true".to_owned())]);
-        let settings = Mutex::new(Settings { identity, ..Settings::default() });
+    /// A daemon with the settings of its predecessor; without one, nobody has initialised it yet.
+    pub(crate) fn new(options: DaemonOptions, line: Line, store: Store, settings: Option<Settings>) -> Self {
+        let settings = settings.unwrap_or_else(|| Settings {
+            identity: Environment::from([("E2B_SANDBOX".to_owned(), "true".to_owned())]),
+            ..Settings::default()
+        });
         let processes = Registry::new(options.cgroup.clone());
-        let supervisor = crate::supervisor_line::SupervisorLine::open(options.init_socket);
         let processor_usage = crate::api::metrics::ProcessorUsage::default();
-        Self { options, processor_usage, supervisor, processes, settings }
+        Self { options, processor_usage, line, store, processes, settings: Mutex::new(settings) }
     }
 
     /// Locks the settings. Never keep the guard across an await.

@@ -168,12 +168,19 @@ fn apply(daemon: &Daemon, message: InitRequest, moment: Option<i128>) -> Result<
         entropy::reseed(seed).map_err(|source| InitError::Failed { field: "entropy", source })?;
     }
     // On a developer's machine the daemon is a guest itself: clock and names are not its own.
-    if daemon.options.owns_machine() {
+    if daemon.options.owns_machine {
         apply_to_machine(&message, moment)?;
     }
     let identity = {
         let mut settings = daemon.settings();
-        adopt(&mut settings, message, moment);
+        let mut changed = settings.clone();
+        adopt(&mut changed, message, moment);
+        // Written down before it counts: a daemon that dies must not come back without its token.
+        daemon
+            .store
+            .write_settings(&changed)
+            .map_err(|source| InitError::Failed { field: "accessToken", source })?;
+        *settings = changed;
         settings.identity.clone()
     };
     identity::write_files(&daemon.state_directory(), &identity)

@@ -3,12 +3,12 @@
 use hyper::StatusCode;
 
 use crate::http::{self, Response};
+use crate::keeper::Word;
 use crate::state::Daemon;
-use crate::supervisor_line::Word;
 
 /// Passes the wish to the first process, which ends everything, this daemon included.
 pub(crate) fn post(daemon: &Daemon) -> Response {
-    if daemon.supervisor.say(Word::PowerOff) {
+    if daemon.line.say(Word::PowerOff) {
         http::status(StatusCode::NO_CONTENT)
     } else {
         http::error(

@@ -12,6 +12,7 @@ mod names;
 mod network;
 mod power;
 mod supervisor;
+mod workload;
 
 use std::convert::Infallible;
 use std::fs;
@@ -23,6 +24,8 @@ use boot_options::{BootOptions, BootOptionsError};
 /// What programs on current distributions find: low for those that loop over all descriptors, high for those that ask.
 const OPEN_FILES_SOFT: u64 = 1024;
 const OPEN_FILES_HARD: u64 = 524_288;
+/// What the daemon, and through it each process, searches for programs.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Why the guest could not come up.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +71,8 @@ fn come_up() -> Result<Infallible, InitError> {
     initramfs::switch_to_root()?;
     mounts::mount_system()?;
     prepare_limits();
+    workload::prepare();
+    std::env::set_var("PATH", PATH);
     supervisor::run(&options, || {
         names::write(&options);
         // Last: whoever can reach the daemon finds a guest that is complete.

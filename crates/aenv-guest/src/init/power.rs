@@ -37,6 +37,9 @@ pub(super) fn go_down(ending: Ending) -> ! {
         let _ = kill(everybody, Signal::SIGKILL);
         all_ended_within(KILL_LIMIT);
     }
+    // What the daemon had open is in our table too, and would keep the disk busy.
+    // SAFETY: a plain system call; nothing that has a descriptor above the standard streams is used any more.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
     release_disk();
     switch(match ending {
         Ending::Off(Halt::PowerOff) => RebootMode::RB_POWER_OFF,

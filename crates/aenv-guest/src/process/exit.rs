@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::keeper::Fate;
+
 /// The `end` event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -11,6 +13,15 @@ pub(super) struct Ending {
     status: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+}
+
+impl From<Fate> for Ending {
+    fn from(fate: Fate) -> Self {
+        match fate {
+            Fate::Exited(code) => Self::exited(code),
+            Fate::Killed(signal, dumped_core) => Self::killed(signal, dumped_core),
+        }
+    }
 }
 
 impl Ending {

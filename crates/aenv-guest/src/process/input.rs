@@ -40,7 +40,9 @@ pub(super) async fn send(process: &Process, input: ProcessInput) -> Result<(), C
 pub(super) async fn close(process: &Process) -> Result<(), ConnectError> {
     match &process.input {
         Input::Pipe(pipe) => {
-            pipe.lock().await.take();
+            let mut pipe = pipe.lock().await;
+            process.forget_input();
+            pipe.take();
             Ok(())
         }
         Input::Terminal { .. } => {

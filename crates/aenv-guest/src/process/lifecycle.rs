@@ -1,9 +1,9 @@
 //! One process from start to end: its streams, its input, its time limit, its last word.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use nix::pty::Winsize;
@@ -18,12 +18,16 @@ use super::frames::{self, Channel};
 use super::group::Group;
 use super::messages::ProcessConfig;
 use super::output::Output;
-use super::spawn::Launched;
+use super::spawn::Ends;
 use super::terminal;
+use crate::keeper::{Fate, Record};
 use crate::state::Daemon;
 
 /// How long killed processes get to let go of their streams.
 const LAST_OUTPUT_LIMIT: Duration = Duration::from_secs(2);
+/// Pauses between looks at the record of a process that has ended, until the keeper has written down how.
+const FATE_PAUSE_FIRST: Duration = Duration::from_millis(1);
+const FATE_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// What a process can be fed with.
 #[derive(Debug)]
@@ -44,41 +48,62 @@ pub(crate) struct Process {
     pub(super) output: Arc<Output>,
     pidfd: AsyncFd<OwnedFd>,
     group: Option<Group>,
+    parent: Parent,
+    record: std::sync::Mutex<Option<Record>>,
     is_reaped: AtomicBool,
     is_timed_out: AtomicBool,
 }
 
-/// What the caller asked for, kept with the process.
-pub(super) struct Request {
+/// Who takes the status of a process from the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parent {
+    /// This daemon, which started it.
+    Daemon,
+    /// The keeper, after the death of the daemon that started it. It writes the status into the record.
+    Keeper,
+}
+
+/// A program that runs, and everything we hold of it.
+pub(super) struct Running {
+    pub(super) pid: u32,
+    pub(super) pidfd: OwnedFd,
+    pub(super) ends: Ends,
     pub(super) config: ProcessConfig,
     pub(super) tag: Option<String>,
     pub(super) group: Option<Group>,
+    pub(super) parent: Parent,
+    pub(super) record: Option<Record>,
 }
 
 /// Our reading ends of the process's streams.
 pub(super) type Outputs = Vec<(Channel, Descriptor)>;
 
 impl Process {
-    /// Takes charge of a program that was just started.
-    pub(super) fn adopt(request: Request, launched: Launched) -> io::Result<(Arc<Self>, Outputs)> {
-        let input = match (launched.input, launched.terminal) {
-            (Some(typing), Some(master)) => Input::Terminal { typing: Mutex::new(typing), master },
-            (pipe, _) => Input::Pipe(Mutex::new(pipe)),
+    /// Takes charge of a program that runs.
+    pub(super) fn adopt(mut running: Running) -> io::Result<(Arc<Self>, Outputs)> {
+        let outputs = running.ends.outputs()?;
+        let input = match (running.ends.terminal, running.ends.input) {
+            (Some(master), _) => {
+                Input::Terminal { typing: Mutex::new(Descriptor::new(master.try_clone()?)?), master }
+            }
+            (None, pipe) => Input::Pipe(Mutex::new(pipe.map(Descriptor::new).transpose()?)),
         };
         // SAFETY: an owned descriptor always refers to the same open file, for as long as the registration lives.
-        let pidfd = unsafe { AsyncFd::register_with_interest(launched.pidfd, Interest::READABLE) }?;
+        let pidfd = unsafe { AsyncFd::register_with_interest(running.pidfd, Interest::READABLE) }?;
         let process = Self {
-            pid: launched.pid,
-            config: request.config,
-            tag: request.tag,
+            pid: running.pid,
+            config: running.config,
+            tag: running.tag,
             input,
             output: Arc::default(),
             pidfd,
-            group: request.group,
+            group: running.group,
+            parent: running.parent,
+            record: std::sync::Mutex::new(running.record),
             is_reaped: AtomicBool::new(false),
             is_timed_out: AtomicBool::new(false),
         };
-        Ok((Arc::new(process), launched.outputs))
+        Ok((Arc::new(process), outputs))
     }
 
     /// Whether the process itself, not only somebody on its streams, is alive.
@@ -110,19 +135,58 @@ impl Process {
         }
     }
 
-    /// Waits for the process and takes its status from the kernel.
+    /// Notes for the next daemon that the input is about to be closed.
+    pub(super) fn forget_input(&self) {
+        self.with_record(Record::forget_input);
+    }
+
+    /// Waits for the process to end, and for its status.
     async fn reap(&self) -> Ending {
+        let fate = match self.parent {
+            Parent::Daemon => self.take_fate().await,
+            Parent::Keeper => self.read_fate().await,
+        };
+        self.is_reaped.store(true, Ordering::Relaxed);
+        fate.map_or_else(Ending::unknown, Ending::from)
+    }
+
+    async fn take_fate(&self) -> Option<Fate> {
         loop {
-            let Ok(mut ready) = self.pidfd.readable().await else { return Ending::unknown() };
-            match take_status(self.pidfd.as_raw_fd()) {
+            let mut ready = self.pidfd.readable().await.ok()?;
+            match Fate::of_child(self.pidfd.as_fd()) {
                 Ok(None) => ready.clear_ready(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                status => {
-                    self.is_reaped.store(true, Ordering::Relaxed);
-                    return status.ok().flatten().unwrap_or_else(Ending::unknown);
+                taken => {
+                    let fate = taken.ok().flatten()?;
+                    self.with_record(|record| record.set_fate(fate));
+                    return Some(fate);
                 }
             }
         }
+    }
+
+    async fn read_fate(&self) -> Option<Fate> {
+        let known = || self.with_record(Record::head).flatten()?.fate;
+        if known().is_none() {
+            let _ended = self.pidfd.readable().await.ok()?;
+        }
+        let mut pause = FATE_PAUSE_FIRST;
+        loop {
+            if let Some(fate) = known() {
+                return Some(fate);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(FATE_PAUSE_MAX);
+        }
+    }
+
+    fn with_record<T>(&self, act: impl FnOnce(&Record) -> T) -> Option<T> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(act)
+    }
+
+    /// The next daemon need not know of it any more.
+    fn drop_record(&self) {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     async fn pump(&self, channel: Channel, descriptor: &Descriptor) {
@@ -149,25 +213,6 @@ impl Process {
         };
         tokio::join!(pumps, self.reap()).1
     }
-}
-
-/// Reaps a child without waiting; `None` while it lives.
-fn take_status(pidfd: RawFd) -> io::Result<Option<Ending>> {
-    let id = libc::id_t::try_from(pidfd).map_err(io::Error::other)?;
-    // SAFETY: all-zero bytes are a valid `siginfo_t`, and the kernel fills in the one on our stack.
-    let (outcome, details) = unsafe {
-        let mut details = std::mem::zeroed::<libc::siginfo_t>();
-        let outcome = libc::waitid(libc::P_PIDFD, id, &raw mut details, libc::WEXITED | libc::WNOHANG);
-        (outcome, details)
-    };
-    nix::errno::Errno::result(outcome)?;
-    // SAFETY: after a successful `waitid` the structure describes a child, or is still all zero.
-    let (pid, status) = unsafe { (details.si_pid(), details.si_status()) };
-    Ok(match details.si_code {
-        _ if pid == 0 => None,
-        libc::CLD_EXITED => Some(Ending::exited(status)),
-        code => Some(Ending::killed(status, code == libc::CLD_DUMPED)),
-    })
 }
 
 /// Stays with the process until its last output is delivered, then says how it ended.
@@ -200,6 +245,8 @@ pub(super) async fn supervise(
         // Unkillable for now (it waits for a device): somebody must still bury it.
         process.reap().await;
     }
+    // Before our ends of the streams are closed: their numbers may soon be somebody else's.
+    process.drop_record();
 }
 
 async fn kill_tree(daemon: &Daemon, process: &Arc<Process>) {

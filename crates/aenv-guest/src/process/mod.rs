@@ -1,5 +1,6 @@
 //! Connect service `process.Process`: starts programs, carries their streams, signals them, says how they ended.
 
+mod clone;
 mod descent;
 mod descriptor;
 mod environment;
@@ -7,11 +8,14 @@ mod exit;
 mod frames;
 mod group;
 mod input;
+mod inside;
 mod lifecycle;
 mod messages;
 mod output;
+mod program;
 mod registry;
 mod relay;
+mod resume;
 mod service;
 mod spawn;
 mod start;
@@ -19,4 +23,5 @@ mod terminal;
 
 pub(crate) use environment::check_variable;
 pub(crate) use registry::Registry;
+pub(crate) use resume::resume;
 pub(crate) use service::handle;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lifecycle::{self, Process};
+use super::lifecycle::{self, Parent, Process, Running};
 use super::messages::StartRequest;
 use super::output::Subscription;
+use super::resume::Description;
 use super::spawn::{self, InputKind, Launch};
 use super::{environment, relay, terminal};
 use crate::connect::{
@@ -51,9 +52,26 @@ fn start(
         entrance: entrance.as_ref(),
     };
     let launched = spawn::launch(&launch).map_err(|error| start_error(&config.cmd, &error))?;
-    let request = lifecycle::Request { config, tag: message.tag, group };
-    let (process, outputs) =
-        Process::adopt(request, launched).map_err(|error| ConnectError::internal(error.to_string()))?;
+    let pid = launched.pid;
+    let adopt = || {
+        let description = Description::new(&config, message.tag.as_deref(), group.as_ref(), limit);
+        let streams = launched.ends.streams(&launched.pidfd);
+        let record = daemon.store.write_process(pid, streams, || description.to_bytes())?;
+        Process::adopt(Running {
+            pid,
+            pidfd: launched.pidfd,
+            ends: launched.ends,
+            config: config.clone(),
+            tag: message.tag,
+            group,
+            parent: Parent::Daemon,
+            record,
+        })
+    };
+    let (process, outputs) = adopt().map_err(|error| {
+        spawn::discard(pid);
+        start_error(&config.cmd, &error)
+    })?;
     let subscription = process.output.subscribe();
     daemon.processes.insert(&process);
     tokio::spawn(lifecycle::supervise(Arc::clone(daemon), Arc::clone(&process), outputs, limit));

@@ -28,11 +28,20 @@ impl Daemon {
 
     /// Starts it after `prepare` has changed the command.
     pub(crate) fn start_with(prepare: impl FnOnce(&mut Command)) -> Self {
+        Self::start_role("daemon", prepare)
+    }
+
+    /// Starts a keeper, which starts the daemon, as the first process of a guest does.
+    pub(crate) fn start_kept() -> Self {
+        Self::start_role("keep", |_| ())
+    }
+
+    fn start_role(role: &str, prepare: impl FnOnce(&mut Command)) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new(env!("CARGO_BIN_EXE_aenv-guest"));
         prepare(&mut command);
         let mut child = command
-            .args(["daemon", "--listen", "127.0.0.1", "--port", "0", "--state-directory"])
+            .args([role, "--listen", "127.0.0.1", "--port", "0", "--state-directory"])
             .arg(directory.path().join("state"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -114,22 +123,39 @@ impl Daemon {
 }
 
 impl Daemon {
-    /// What the daemon has started and not yet reaped.
-    fn children(&self) -> Vec<i32> {
-        let path = format!("/proc/{0}/task/{0}/children", self.pid());
-        let list = std::fs::read_to_string(path).unwrap_or_default();
-        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    /// The daemon of a keeper, when there is one at the moment.
+    pub(crate) fn kept_pid(&self) -> Option<i32> {
+        let is_daemon = |pid: &i32| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "aenv-guest\n")
+        };
+        children(self.child.id()).into_iter().find(is_daemon)
     }
+
+    /// Kills the daemon of a keeper and waits until it has gone.
+    pub(crate) fn kill_kept(&self) {
+        let pid = self.kept_pid().expect("a daemon runs");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).expect("killed");
+        eventually("the daemon goes", || !std::fs::exists(format!("/proc/{pid}")).expect("a proc"));
+    }
+}
+
+/// What a process has started and not yet reaped.
+fn children(pid: u32) -> Vec<i32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
         // Processes outlive a daemon, but not a test.
-        for pid in self.children() {
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL);
-        }
+        let own = children(self.pid());
+        let kept = own.iter().flat_map(|pid| children(pid.unsigned_abs()));
+        let all: Vec<i32> = own.iter().copied().chain(kept).collect();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        for pid in all {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL);
+        }
     }
 }
 
@@ -259,6 +285,13 @@ impl Connection {
                 count => body.extend_from_slice(&buffer[..count]),
             }
         }
+    }
+
+    /// What comes until the other side closes, however it does.
+    pub(crate) fn read_rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        let _ = self.reader.read_to_end(&mut rest);
+        rest
     }
 
     fn read_exactly(&mut self, buffer: &mut [u8]) -> bool {
