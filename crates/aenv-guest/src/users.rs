@@ -54,8 +54,11 @@ pub(crate) fn group_name(gid: u32) -> String {
 /// Reads an account file; absent, special or unreadable counts as empty.
 fn read_bounded(path: &Path) -> String {
     let mut bytes = Vec::new();
-    if std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+    if let Some(size) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len())
+    {
         if let Ok(file) = std::fs::File::open(path) {
+            // One more than there is: the end is then seen without another buffer.
+            bytes.reserve(usize::try_from(size.min(ACCOUNT_FILE_BYTES_MAX)).unwrap_or_default() + 1);
             if file.take(ACCOUNT_FILE_BYTES_MAX).read_to_end(&mut bytes).is_err() {
                 bytes.clear();
             }

@@ -72,9 +72,13 @@ fn end_frame(outcome: Result<(), ConnectError>) -> Bytes {
     }
 }
 
-/// Opens a stream: what the sender sends becomes the body of the response.
-pub(crate) fn open_stream() -> (EventSender, Response) {
+/// Opens a stream: what the sender sends becomes the body of the response. A first frame that is there from the
+/// beginning leaves in the same packet as the head.
+pub(crate) fn open_stream(first: Option<Bytes>) -> (EventSender, Response) {
     let (frames, receiver) = mpsc::channel(QUEUED_FRAMES_MAX);
+    if let Some(first) = first {
+        frames.try_send(first).expect("a new queue has room and a receiver");
+    }
     (EventSender { frames }, stream_response(StreamBody { receiver }.boxed_unsync()))
 }
 

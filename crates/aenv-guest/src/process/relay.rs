@@ -1,4 +1,5 @@
-//! Carries a subscription's frames into one client's stream, with keepalives and the client's own time limit.
+//! Carries a subscription's frames into one client's stream, with keepalives and the client's own time limit. The stream
+//! has begun already, with the start event.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub(super) async fn relay_start(
     keepalive: Duration,
 ) {
     let is_timed_out = || process.is_timed_out();
-    if let Ok(outcome) = relay(&sender, process.pid, &subscription, keepalive, is_timed_out).await {
+    if let Ok(outcome) = relay(&sender, &subscription, keepalive, is_timed_out).await {
         sender.finish(outcome).await;
     }
 }
@@ -28,11 +29,10 @@ pub(super) async fn relay_start(
 pub(super) async fn relay_until(
     limit: Option<Duration>,
     sender: EventSender,
-    pid: u32,
     subscription: Subscription,
     keepalive: Duration,
 ) {
-    let relaying = relay(&sender, pid, &subscription, keepalive, || false);
+    let relaying = relay(&sender, &subscription, keepalive, || false);
     let ended = match limit {
         Some(limit) => {
             tokio::time::timeout(limit, relaying).await.unwrap_or_else(|_| Ok(Err(deadline_exceeded())))
@@ -48,23 +48,17 @@ pub(super) async fn relay_until(
 
 /// The stream of a caller who came after the end.
 pub(super) async fn repeat_end(sender: EventSender, grave: Grave) {
-    let sent = async {
-        sender.send_encoded(frames::start(grave.pid)).await?;
-        sender.send_encoded(grave.end).await
-    };
-    if sent.await.is_ok() {
+    if sender.send_encoded(grave.end).await.is_ok() {
         sender.finish(Ok(())).await;
     }
 }
 
 async fn relay(
     sender: &EventSender,
-    pid: u32,
     subscription: &Subscription,
     keepalive: Duration,
     is_timed_out: impl Fn() -> bool,
 ) -> Result<Outcome, Closed> {
-    sender.send_encoded(frames::start(pid)).await?;
     loop {
         let delivery = tokio::select! {
             delivery = tokio::time::timeout(keepalive, subscription.next()) => delivery,

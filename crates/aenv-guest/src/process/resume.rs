@@ -65,6 +65,8 @@ pub(crate) fn resume(daemon: &Arc<Daemon>, records: Vec<Record>) {
         }
     }
     daemon.processes.groups.take_leftovers(&owned);
+    // The first start need not wait for it.
+    daemon.processes.groups.prepare();
 }
 
 /// Gives the name of the process's group.

@@ -9,7 +9,7 @@ use super::messages::{
     UpdateRequest,
 };
 use super::registry::Found;
-use super::{input, relay, start, terminal};
+use super::{frames, input, relay, start, terminal};
 use crate::connect::{
     failed_stream, keepalive_interval, open_stream, read_single, read_stream, read_unary, timeout,
     unary_response, Code, ConnectError,
@@ -39,17 +39,19 @@ async fn connect(daemon: &Daemon, request: Request) -> Result<Response, ConnectE
     let keepalive = keepalive_interval(request.headers());
     let limit = timeout(request.headers())?;
     let message: SelectRequest = read_single(request).await?;
-    let (sender, response) = open_stream();
     match daemon.processes.find_any(&message.process)? {
         Found::Live(process) => {
             let subscription = process.output.subscribe();
-            tokio::spawn(relay::relay_until(limit, sender, process.pid, subscription, keepalive));
+            let (sender, response) = open_stream(Some(frames::start(process.pid)));
+            tokio::spawn(relay::relay_until(limit, sender, subscription, keepalive));
+            Ok(response)
         }
         Found::Ended(grave) => {
+            let (sender, response) = open_stream(Some(frames::start(grave.pid)));
             tokio::spawn(relay::repeat_end(sender, grave));
+            Ok(response)
         }
     }
-    Ok(response)
 }
 
 async fn list(daemon: &Daemon, request: Request) -> Result<Box<RawValue>, ConnectError> {
@@ -98,7 +100,7 @@ async fn close_stdin(daemon: &Daemon, request: Request) -> Result<Empty, Connect
 async fn stream_input(daemon: &Daemon, request: Request) -> Response {
     match feed(daemon, request).await {
         Ok(()) => {
-            let (sender, response) = open_stream();
+            let (sender, response) = open_stream(None);
             tokio::spawn(async move {
                 let outcome = sender.send(&Empty {}).await;
                 if outcome.is_ok() {

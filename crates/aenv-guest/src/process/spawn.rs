@@ -13,7 +13,7 @@ use nix::unistd::{fchown, pipe2, Gid, Pid, Uid};
 
 use super::descriptor::Descriptor;
 use super::frames::Channel;
-use super::group::Entrance;
+use super::group::Group;
 use super::inside::Inside;
 use super::messages::ProcessConfig;
 use super::program::Program;
@@ -41,7 +41,7 @@ pub(super) struct Launch<'a> {
     pub(super) environment: &'a Environment,
     pub(super) input: InputKind,
     /// The cgroup that the program is born in.
-    pub(super) entrance: Option<&'a Entrance>,
+    pub(super) group: Option<&'a Group>,
 }
 
 /// A started program and our ends of its streams.
@@ -92,7 +92,7 @@ pub(super) fn launch(launch: &Launch<'_>) -> io::Result<Launched> {
     let program = Program::new(launch.config, launch.environment)?;
     let (ends, inner) = open_streams(launch)?;
     let inside = Inside::new(launch, program, &inner)?;
-    let started = clone::start(&inside, launch.entrance.map(AsFd::as_fd))?;
+    let started = clone::start(&inside, launch.group.map(AsFd::as_fd))?;
     // Our copies of the inner ends must go, or the streams would never end.
     drop(inner);
     Ok(Launched { pid: started.pid, pidfd: started.pidfd, ends })

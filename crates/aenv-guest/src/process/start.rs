@@ -8,7 +8,7 @@ use super::messages::StartRequest;
 use super::output::Subscription;
 use super::resume::Description;
 use super::spawn::{self, InputKind, Launch};
-use super::{environment, relay, terminal};
+use super::{environment, frames, relay, terminal};
 use crate::connect::{
     authorised_user, keepalive_interval, open_stream, read_single, timeout, Code, ConnectError,
 };
@@ -23,7 +23,7 @@ pub(super) async fn handle(daemon: Arc<Daemon>, request: Request) -> Result<Resp
     let user = authorised_user(&daemon, request.headers())?;
     let message: StartRequest = read_single(request).await?;
     let (process, subscription) = start(&daemon, &user, message, limit)?;
-    let (sender, response) = open_stream();
+    let (sender, response) = open_stream(Some(frames::start(process.pid)));
     tokio::spawn(relay::relay_start(sender, process, subscription, keepalive));
     Ok(response)
 }
@@ -42,14 +42,14 @@ fn start(
     }
     let environment = environment::variables(daemon, user, &config)?;
     let directory = environment::working_directory(daemon, user, &config)?;
-    let (group, entrance) = daemon.processes.groups.create().unzip();
+    let group = daemon.processes.groups.take();
     let launch = Launch {
         config: &config,
         user,
         directory: &directory,
         environment: &environment,
         input,
-        entrance: entrance.as_ref(),
+        group: group.as_ref(),
     };
     let launched = spawn::launch(&launch).map_err(|error| start_error(&config.cmd, &error))?;
     let pid = launched.pid;

@@ -27,7 +27,7 @@ pub(crate) async fn open(daemon: &Daemon, request: Request) -> Response {
         Ok(prepared) => prepared,
         Err(error) => return failed_stream(error),
     };
-    let (sender, response) = open_stream();
+    let (sender, response) = open_stream(None);
     tokio::spawn(async move {
         let outcome = limits.enforce(forward_events(&watcher, &sender, limits.keepalive)).await;
         // The place is free before the client learns that the stream has ended.
