@@ -139,3 +139,22 @@ fn test_connections_are_kept_alive() {
         assert_eq!(connection.status, 204);
     }
 }
+
+#[test]
+fn test_a_request_whose_end_comes_late_does_not_cost_the_connection() {
+    let daemon = Daemon::start();
+    let mut connection = daemon.connect();
+    let head =
+        "POST /process.Process/Start HTTP/1.1\r\nHost: guest\r\nContent-Type: application/connect+json\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    for _ in 0..3 {
+        connection.write(head.as_bytes());
+        connection.write_chunk(&frame(0, br#"{"process":{"cmd":"/bin/true"},"stdin":false}"#));
+        connection.read_head();
+        let end = connection.finish().end.expect("an end");
+        assert_eq!(end["exitCode"], 0);
+        // The process has ended long ago when the client says that its request has.
+        connection.write(b"0\r\n\r\n");
+        connection.headers.clear();
+    }
+}

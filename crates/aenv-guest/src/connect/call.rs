@@ -19,8 +19,6 @@ pub(super) const STREAM_TYPE: &str = "application/connect+json";
 const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(90);
 /// The protocol allows ten digits.
 const TIMEOUT_DIGITS_MAX: usize = 10;
-/// How long the end of a request may come after its only message.
-const REQUEST_END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads the message of a unary call.
 pub(crate) async fn read_unary<T: DeserializeOwned>(request: Request) -> Result<T, ConnectError> {
@@ -34,9 +32,7 @@ pub(crate) async fn read_unary<T: DeserializeOwned>(request: Request) -> Result<
 pub(crate) async fn read_single<T: DeserializeOwned>(request: Request) -> Result<T, ConnectError> {
     let mut reader = read_stream(request)?;
     let message = reader.next().await;
-    // The end of the request may come after its message. Left unread, it would make the kernel reset the connection
-    // when the answer is over, and the client would lose what it has not read yet.
-    tokio::spawn(tokio::time::timeout(REQUEST_END_TIMEOUT, reader.skip_rest()));
+    reader.finish();
     match message? {
         Some(payload) => parse(&payload),
         None => Err(ConnectError::invalid_argument("request stream has no message")),

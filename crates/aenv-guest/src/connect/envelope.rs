@@ -1,5 +1,7 @@
 //! Frames of Connect streams: one flag byte, a big-endian length, a payload. Reading is bounded and total.
 
+use std::time::Duration;
+
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Body;
@@ -16,6 +18,9 @@ pub(crate) const FLAG_END: u8 = 0x02;
 const HEAD_BYTES: usize = 5;
 /// Largest payload accepted in one frame.
 const PAYLOAD_BYTES_MAX: usize = 4 << 20;
+/// How much may follow the last message of a stream, and for how long: its end should.
+const REST_BYTES_MAX: usize = 64 << 10;
+const REST_LIMIT: Duration = Duration::from_secs(10);
 
 /// One frame, ready for the wire.
 pub(crate) fn encode(flags: u8, payload: &[u8]) -> Bytes {
@@ -110,10 +115,29 @@ where
             }
         }
     }
+}
 
-    /// Reads the stream to its end and forgets it.
-    pub(crate) async fn skip_rest(mut self) {
-        while let Some(Ok(_)) = self.body.frame().await {}
+impl<B> EnvelopeReader<B>
+where
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Send,
+{
+    /// Waits in the background for the end of a stream whose messages have all been read. A body that is dropped before
+    /// its end arrives makes the server close the connection, which the client may be about to use again.
+    pub(crate) fn finish(self) {
+        let mut body = self.body;
+        if body.is_end_stream() {
+            return;
+        }
+        tokio::spawn(tokio::time::timeout(REST_LIMIT, async move {
+            let mut left = REST_BYTES_MAX;
+            while let Some(Ok(frame)) = body.frame().await {
+                left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+                if left == 0 {
+                    break;
+                }
+            }
+        }));
     }
 }
 
