@@ -56,6 +56,7 @@ async fn serve(mut options: DaemonOptions, inheritance: Inheritance) -> std::io:
     let address = listener.local_addr()?;
     options.port = address.port();
     let daemon = Arc::new(Daemon::new(options, line, store, settings));
+    api::freeze::thaw_after_predecessor(&daemon);
     process::resume(&daemon, records);
     tokio::spawn(forward::run(Arc::clone(&daemon)));
     if !daemon.line.say(Word::Ready) {
@@ -89,8 +90,16 @@ async fn route(daemon: Arc<Daemon>, request: Request) -> Response {
         (&Method::GET, "/metrics") => api::metrics::get(&daemon),
         (&Method::GET, "/envs") => http::json(StatusCode::OK, &daemon.global_environment()),
         (&Method::POST, "/init") => api::init::post(&daemon, request).await,
+        (&Method::GET, "/memory") => api::memory::get(),
         (&Method::POST, "/shutdown") => api::shutdown::post(&daemon),
-        (_, "/health" | "/metrics" | "/envs" | "/init" | "/shutdown") => method_not_allowed(&method, &path),
+        (&Method::POST, "/freeze") => api::freeze::freeze(&daemon, &request).await,
+        (&Method::POST, "/unfreeze") => api::freeze::unfreeze(&daemon),
+        (&Method::POST, "/fsfreeze") => api::freeze::freeze_disk(&daemon, &request).await,
+        (&Method::POST, "/fsthaw") => api::freeze::thaw_disk(&daemon),
+        (_, "/health" | "/metrics" | "/envs" | "/memory" | "/init" | "/shutdown") => {
+            method_not_allowed(&method, &path)
+        }
+        (_, "/freeze" | "/unfreeze" | "/fsfreeze" | "/fsthaw") => method_not_allowed(&method, &path),
         _ => route_service(daemon, request, &method, &path).await,
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Daemon {
     pub(crate) line: Line,
     /// What outlives the daemon.
     pub(crate) store: Store,
+    /// What is frozen for a snapshot.
+    pub(crate) freezer: crate::api::freeze::Freezer,
     /// The live processes and those that ended a moment ago.
     pub(crate) processes: Registry,
     settings: Mutex<Settings>,
@@ -57,7 +59,8 @@ impl Daemon {
         });
         let processes = Registry::new(options.cgroup.clone());
         let processor_usage = crate::api::metrics::ProcessorUsage::default();
-        Self { options, processor_usage, line, store, processes, settings: Mutex::new(settings) }
+        let freezer = crate::api::freeze::Freezer::default();
+        Self { options, processor_usage, line, store, freezer, processes, settings: Mutex::new(settings) }
     }
 
     /// Locks the settings. Never keep the guard across an await.

@@ -53,6 +53,11 @@ fn test_the_token_guards_everything_and_can_be_replaced() {
         ("GET", "/envs"),
         ("GET", "/metrics"),
         ("POST", "/shutdown"),
+        ("GET", "/memory"),
+        ("POST", "/freeze"),
+        ("POST", "/unfreeze"),
+        ("POST", "/fsfreeze"),
+        ("POST", "/fsthaw"),
         ("POST", "/files/compose"),
         ("POST", "/init"),
         ("POST", "/process.Process/List"),
@@ -136,4 +141,28 @@ fn test_the_idle_daemon_is_small() {
     let kilobytes: u64 =
         line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number");
     assert!(kilobytes < 8 << 10, "{kilobytes} kB resident");
+}
+
+#[test]
+fn test_memory_is_told_in_bytes() {
+    let daemon = Daemon::start();
+    let memory = daemon.get("/memory").json();
+    let number = |name: &str| memory[name].as_u64().unwrap_or_else(|| panic!("{name} is missing"));
+    assert!(number("total") > number("available") && number("available") > 0);
+    assert!(number("free") < number("total") && number("cached") < number("total"));
+    assert_eq!(daemon.request("POST", "/memory", &[], b"").status, 405);
+}
+
+#[test]
+fn test_what_is_not_ours_is_not_frozen() {
+    let daemon = Daemon::start();
+    for path in ["/freeze", "/unfreeze", "/fsfreeze", "/fsthaw"] {
+        assert_eq!(daemon.request("POST", path, &[], b"").status, 503, "{path}");
+        assert_eq!(daemon.get(path).status, 405, "{path}");
+    }
+    for path in
+        ["/freeze?maxWaitMs=x", "/freeze?maxWaitMs=10001", "/freeze?holdMs=-1", "/fsfreeze?holdMs=300001"]
+    {
+        assert_eq!(daemon.request("POST", path, &[], b"").status, 400, "{path}");
+    }
 }

@@ -1,12 +1,14 @@
 //! `POST /init`: the host gives the guest its clock, token, environment, defaults and identity. Callable again after
 //! each restore. All of a request is checked before any of it takes effect.
 
+use std::path::Path;
+
 use hyper::header::HeaderValue;
 use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{entropy, identity, timestamp};
+use super::{entropy, identity, timestamp, trust};
 use crate::connect::json;
 use crate::daemon::{has_token, UNAUTHORISED};
 use crate::http::{self, Request, Response};
@@ -38,7 +40,7 @@ struct InitRequest {
     #[serde(rename = "hyperloopIP")]
     hyperloop_ip: Option<Value>,
     volume_mounts: Option<Value>,
-    ca_bundle: Option<Value>,
+    ca_bundle: Option<String>,
 }
 
 /// Why an initialisation was refused.
@@ -75,7 +77,7 @@ pub(crate) async fn post(daemon: &Daemon, request: Request) -> Response {
         Ok(message) => message,
         Err(error) => return http::error(StatusCode::BAD_REQUEST, error.to_string()),
     };
-    match check(&message).and_then(|moment| apply(daemon, message, moment)) {
+    match check(daemon, &message).and_then(|moment| apply(daemon, message, moment)) {
         Ok(()) => accepted(),
         Err(error @ InitError::Invalid { .. }) => http::error(StatusCode::BAD_REQUEST, error.to_string()),
         Err(error @ InitError::Failed { .. }) => {
@@ -100,7 +102,7 @@ fn invalid(field: &'static str, reason: impl Into<String>) -> InitError {
 }
 
 /// Judges every field; gives the parsed timestamp.
-fn check(message: &InitRequest) -> Result<Option<i128>, InitError> {
+fn check(daemon: &Daemon, message: &InitRequest) -> Result<Option<i128>, InitError> {
     refuse_unsupported(message)?;
     let texts = [
         ("accessToken", &message.access_token),
@@ -130,6 +132,14 @@ fn check(message: &InitRequest) -> Result<Option<i128>, InitError> {
     if message.entropy.as_ref().is_some_and(|seed| seed.len() > entropy::SEED_BYTES_MAX) {
         return Err(invalid("entropy", format!("must have at most {} bytes", entropy::SEED_BYTES_MAX)));
     }
+    if let Some(bundle) = message.ca_bundle.as_deref().filter(|bundle| !bundle.is_empty()) {
+        if !daemon.options.owns_machine {
+            return Err(invalid("caBundle", "is possible only where the whole machine is ours"));
+        }
+        if !trust::is_bundle(bundle) {
+            return Err(invalid("caBundle", "must be certificates in PEM form and nothing else"));
+        }
+    }
     let moment = message.timestamp.as_deref().filter(|text| !text.is_empty());
     moment
         .map(|text| timestamp::parse(text).ok_or_else(|| invalid("timestamp", "must be RFC 3339")))
@@ -138,11 +148,7 @@ fn check(message: &InitRequest) -> Result<Option<i128>, InitError> {
 
 /// Fields of the contract that would change behaviour and that this daemon does not act on.
 fn refuse_unsupported(message: &InitRequest) -> Result<(), InitError> {
-    let fields = [
-        ("hyperloopIP", &message.hyperloop_ip),
-        ("volumeMounts", &message.volume_mounts),
-        ("caBundle", &message.ca_bundle),
-    ];
+    let fields = [("hyperloopIP", &message.hyperloop_ip), ("volumeMounts", &message.volume_mounts)];
     for (field, value) in fields {
         let is_empty = match value {
             None => true,
@@ -197,6 +203,10 @@ fn apply_to_machine(message: &InitRequest, moment: Option<i128>) -> Result<(), I
     }
     if let Some(id) = &message.machine_id {
         identity::write_machine_id(id).map_err(|source| InitError::Failed { field: "machineID", source })?;
+    }
+    if let Some(bundle) = &message.ca_bundle {
+        trust::install(Path::new("/"), bundle)
+            .map_err(|source| InitError::Failed { field: "caBundle", source })?;
     }
     Ok(())
 }

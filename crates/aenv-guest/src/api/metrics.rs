@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hyper::StatusCode;
 use serde::Serialize;
 
+use super::meminfo::Meminfo;
 use crate::http::{self, Response};
 use crate::state::Daemon;
 
@@ -27,7 +28,7 @@ struct Metrics {
 
 /// Answers `GET /metrics`.
 pub(crate) fn get(daemon: &Daemon) -> Response {
-    let memory = Memory::parse(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
+    let memory = Memory::of(&Meminfo(fs::read_to_string("/proc/meminfo").unwrap_or_default()));
     let processors = fs::read_to_string("/proc/stat").unwrap_or_default();
     let (disk_total, disk_used) = disk_bytes();
     let metrics = Metrics {
@@ -60,14 +61,10 @@ struct Memory {
 }
 
 impl Memory {
-    fn parse(meminfo: &str) -> Self {
-        let bytes = |name: &str| {
-            let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
-        };
-        let total = bytes("MemTotal");
-        let cache = bytes("Cached") + bytes("SReclaimable");
-        let unused = bytes("MemFree") + bytes("Buffers") + cache;
+    fn of(meminfo: &Meminfo) -> Self {
+        let total = meminfo.bytes("MemTotal");
+        let cache = meminfo.bytes("Cached") + meminfo.bytes("SReclaimable");
+        let unused = meminfo.bytes("MemFree") + meminfo.bytes("Buffers") + cache;
         Self { total, used: total.saturating_sub(unused), cache }
     }
 }
@@ -133,8 +130,8 @@ mod tests {
         let meminfo =
             "MemTotal: 1000 kB\nMemFree: 200 kB\nBuffers: 50 kB\nCached: 300 kB\nSReclaimable: 50 kB\n";
         let expected = Memory { total: 1000 << 10, used: 400 << 10, cache: 350 << 10 };
-        assert_eq!(Memory::parse(meminfo), expected);
-        assert_eq!(Memory::parse("nonsense"), Memory::default());
+        assert_eq!(Memory::of(&Meminfo(meminfo.to_owned())), expected);
+        assert_eq!(Memory::of(&Meminfo("nonsense".to_owned())), Memory::default());
     }
 
     #[test]

@@ -61,8 +61,13 @@ impl Groups {
         let mut spares = self.lock();
         spares.sweep();
         // Whoever is root in the guest may have gone into it, or frozen it, meanwhile.
-        let ready = std::iter::from_fn(|| spares.ready.pop()).find(Place::is_empty);
-        let place = ready.or_else(|| spares.make(parent))?;
+        while let Some(place) = spares.ready.pop() {
+            if place.is_empty() {
+                return Some(self.group(place));
+            }
+            spares.leftovers.push(place.path);
+        }
+        let place = spares.make(parent)?;
         Some(self.group(place))
     }
 

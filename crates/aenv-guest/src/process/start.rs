@@ -40,6 +40,10 @@ fn start(
     if config.cmd.is_empty() {
         return Err(ConnectError::invalid_argument("process.cmd must not be empty"));
     }
+    if daemon.freezer.is_workload_frozen() {
+        // It would stand still before it had begun, and hold us up.
+        return Err(ConnectError::new(Code::Unavailable, "all processes are frozen at the moment"));
+    }
     let environment = environment::variables(daemon, user, &config)?;
     let directory = environment::working_directory(daemon, user, &config)?;
     let group = daemon.processes.groups.take();
