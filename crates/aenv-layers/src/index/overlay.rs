@@ -6,6 +6,11 @@ use super::Entry;
 /// `2 * top + bottom` entries.
 pub(crate) fn overlay(top: &[Entry], bottom: &[Entry]) -> Vec<Entry> {
     let mut merged = Vec::with_capacity(top.len() + bottom.len());
+    overlay_into(&mut merged, top, bottom);
+    merged
+}
+
+fn overlay_into(merged: &mut Vec<Entry>, top: &[Entry], bottom: &[Entry]) {
     let mut below = bottom.iter().copied();
     let mut pending = below.next();
     for &entry in top {
@@ -26,29 +31,36 @@ pub(crate) fn overlay(top: &[Entry], bottom: &[Entry]) -> Vec<Entry> {
     }
     merged.extend(pending);
     merged.extend(below);
-    merged
 }
 
 /// Merges the indices of layers from the bottom up, each entry numbered by its layer. Neighbours are merged pairwise,
-/// so that each entry is touched a logarithmic number of times.
+/// so that each entry is touched a logarithmic number of times; two buffers take turns, because fresh memory costs
+/// more than the merging.
 pub(crate) fn overlay_all(layers: &[&[Entry]]) -> Vec<Entry> {
-    let mut level: Vec<Vec<Entry>> = layers
-        .iter()
-        .zip(0u8..=u8::MAX)
-        .map(|(entries, number)| entries.iter().map(|entry| entry.in_layer(number)).collect())
-        .collect();
-    while level.len() > 1 {
-        let mut next = Vec::with_capacity(level.len().div_ceil(2));
-        let mut layers = level.into_iter();
-        while let Some(bottom) = layers.next() {
-            next.push(match layers.next() {
-                Some(top) => overlay(&top, &bottom),
-                None => bottom,
-            });
-        }
-        level = next;
+    let mut merged: Vec<Entry> = Vec::with_capacity(layers.iter().map(|entries| entries.len()).sum());
+    let mut ends = Vec::with_capacity(layers.len());
+    for (entries, number) in layers.iter().zip(0u8..=u8::MAX) {
+        merged.extend(entries.iter().map(|entry| entry.in_layer(number)));
+        ends.push(merged.len());
     }
-    level.pop().unwrap_or_default()
+    let mut spare = Vec::with_capacity(merged.len());
+    while ends.len() > 1 {
+        spare.clear();
+        let mut start = 0;
+        let mut next_ends = Vec::with_capacity(ends.len().div_ceil(2));
+        for pair in ends.chunks(2) {
+            let bottom = &merged[start..pair[0]];
+            match pair.get(1) {
+                Some(&end) => overlay_into(&mut spare, &merged[pair[0]..end], bottom),
+                None => spare.extend_from_slice(bottom),
+            }
+            start = pair[pair.len() - 1];
+            next_ends.push(spare.len());
+        }
+        std::mem::swap(&mut merged, &mut spare);
+        ends = next_ends;
+    }
+    merged
 }
 
 /// Joins entries that continue each other on the disk and in the file.

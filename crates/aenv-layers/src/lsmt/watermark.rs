@@ -4,6 +4,8 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::Entry;
+use crate::limits::BLOCK_SIZE;
 use crate::storage::BootId;
 
 /// Where the two slots lie in the header; they are written in turn, each within one sector.
@@ -20,11 +22,13 @@ const CLOSED: u8 = 1;
 pub(crate) struct Watermark {
     /// Counts marks; the highest valid one rules.
     pub(crate) sequence: u64,
-    /// Bytes of the index file, header included, that may be believed: the data that they point to is durable.
-    /// The records themselves need not be, since the mark is written out together with them.
+    /// Bytes of the index file, header included, whose data is durable. The records themselves need not be, since
+    /// the mark is written out together with them: the checksum tells.
     pub(crate) index_length: u64,
     /// Bytes of the index file that were durable before this mark was written.
     pub(crate) confirmed_length: u64,
+    /// CRC-32C of the index file between the two.
+    pub(crate) records_checksum: u32,
     /// Bytes of the data file that were durable then.
     pub(crate) data_length: u64,
     /// The life of the host in which the mark was written.
@@ -44,6 +48,7 @@ struct RawSlot {
     boot: [u8; 16],
     flags: u8,
     reserved: [u8; 3],
+    records_checksum: U32,
     checksum: U32,
 }
 
@@ -51,6 +56,19 @@ const RAW_SIZE: usize = size_of::<RawSlot>();
 const CHECKED: usize = RAW_SIZE - size_of::<U32>();
 
 impl Watermark {
+    /// The mark of a log that is durable as a whole.
+    pub(crate) fn of_durable(sequence: u64, index_length: u64, data_length: u64, boot: BootId) -> Self {
+        Self {
+            sequence,
+            index_length,
+            confirmed_length: index_length,
+            records_checksum: 0,
+            data_length,
+            boot,
+            is_closed: false,
+        }
+    }
+
     /// Which of the two slots this mark belongs into.
     pub(crate) fn slot_offset(&self) -> u64 {
         SLOT_OFFSETS[(self.sequence % 2) as usize]
@@ -66,6 +84,7 @@ impl Watermark {
             boot: self.boot.0,
             flags: if self.is_closed { CLOSED } else { 0 },
             reserved: [0; 3],
+            records_checksum: U32::new(self.records_checksum),
             checksum: U32::new(0),
         };
         raw.checksum = U32::new(crc32c::crc32c(&raw.as_bytes()[..CHECKED]));
@@ -80,10 +99,16 @@ impl Watermark {
         if raw.magic != MAGIC || raw.checksum.get() != crc32c::crc32c(&slot[..CHECKED]) {
             return None;
         }
+        let lengths = [raw.confirmed_length.get(), raw.index_length.get()];
+        let is_whole = |length: u64| length >= BLOCK_SIZE && length % Entry::SIZE as u64 == 0;
+        if !lengths.is_sorted() || !lengths.into_iter().all(is_whole) {
+            return None;
+        }
         Some(Self {
             sequence: raw.sequence.get(),
             index_length: raw.index_length.get(),
             confirmed_length: raw.confirmed_length.get(),
+            records_checksum: raw.records_checksum.get(),
             data_length: raw.data_length.get(),
             boot: BootId(raw.boot),
             is_closed: raw.flags & CLOSED != 0,
@@ -108,6 +133,7 @@ mod tests {
             sequence,
             index_length: 4096 + 16 * sequence,
             confirmed_length: 4096,
+            records_checksum: 99,
             data_length: 8192,
             boot: BootId([3; 16]),
             is_closed: sequence % 3 == 0,

@@ -36,19 +36,14 @@ impl WritableLayer {
         self.sync_or_fail(|| self.data.sync())?;
         let bytes = self.compacted_records(state);
         let index_length = BLOCK_SIZE + bytes.len() as u64;
-        let mark = Watermark {
-            sequence: marks.sequence.saturating_add(1),
-            index_length,
-            // The new file is synced as a whole before it has its name.
-            confirmed_length: index_length,
-            data_length: state.recorded_end * SECTOR_SIZE,
-            boot: self.boot,
-            is_closed: false,
-        };
+        let sequence = marks.sequence.saturating_add(1);
+        // The new file is synced as a whole before it has its name.
+        let mark = Watermark::of_durable(sequence, index_length, state.recorded_end * SECTOR_SIZE, self.boot);
         let index = self.write_replacement(&mark, &bytes)?;
         self.publish_replacement()?;
         state.index = index;
         state.index_length = index_length;
+        state.checksum = 0;
         state.dead.superseded_by(index_length);
         marks.sequence = mark.sequence;
         marks.confirmed = index_length;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::open::Opened;
+use super::replay::Replayed;
 use super::{NewLayer, PairLocation, WritableLayer};
 use crate::error::{LayerError, Operation};
 use crate::index::Tree;
@@ -25,14 +26,7 @@ impl WritableLayer {
             parent: new.parent,
             ..Superblock::default()
         };
-        let mark = Watermark {
-            sequence: 1,
-            index_length: BLOCK_SIZE,
-            confirmed_length: BLOCK_SIZE,
-            data_length: BLOCK_SIZE,
-            boot: new.boot,
-            is_closed: false,
-        };
+        let mark = Watermark::of_durable(1, BLOCK_SIZE, BLOCK_SIZE, new.boot);
         let (data, index) = create_files(&layer, &location, &superblock, &mark)?;
         Ok(Self::from_opened(Opened {
             name: layer,
@@ -45,8 +39,7 @@ impl WritableLayer {
             data,
             data_end: FIRST_DATA_SECTOR,
             index,
-            index_length: BLOCK_SIZE,
-            tree: Tree::default(),
+            replayed: Replayed { tree: Tree::default(), kept: BLOCK_SIZE },
             recorded_end: FIRST_DATA_SECTOR,
             mark,
         }))

@@ -6,6 +6,7 @@ use super::{Marks, WritableLayer};
 use crate::error::LayerError;
 use crate::limits::SECTOR_SIZE;
 use crate::lsmt::Watermark;
+use crate::storage::FileHandle;
 
 impl WritableLayer {
     /// Makes everything durable that was acknowledged before the call. Calls that wait share one pass.
@@ -45,25 +46,40 @@ impl WritableLayer {
     }
 
     fn write_out(&self, marks: &mut Marks, is_closed: bool) -> Result<(), LayerError> {
-        let (index, index_length, recorded_end) = {
-            let state = self.state();
-            (state.index.clone(), state.index_length, state.recorded_end)
+        let (index, mark) = {
+            let mut state = self.state_mut();
+            let mark = Watermark {
+                sequence: marks.sequence.saturating_add(1),
+                index_length: state.index_length,
+                confirmed_length: marks.confirmed,
+                records_checksum: std::mem::take(&mut state.checksum),
+                data_length: state.recorded_end * SECTOR_SIZE,
+                boot: self.boot,
+                is_closed,
+            };
+            (state.index.clone(), mark)
         };
-        self.sync_or_fail(|| self.data.sync())?;
-        let mark = Watermark {
-            sequence: marks.sequence.saturating_add(1),
-            index_length,
-            confirmed_length: marks.confirmed,
-            data_length: recorded_end * SECTOR_SIZE,
-            boot: self.boot,
-            is_closed,
-        };
-        index.write_all(mark.slot_offset(), &mark.to_slot())?;
-        self.sync_or_fail(|| index.sync())?;
+        if let Err(error) = self.write_out_mark(&index, &mark) {
+            self.take_back(&mark);
+            return Err(error);
+        }
         marks.sequence = mark.sequence;
-        marks.confirmed = index_length;
-        marks.durable = index_length;
+        marks.confirmed = mark.index_length;
+        marks.durable = mark.index_length;
         Ok(())
+    }
+
+    fn write_out_mark(&self, index: &FileHandle, mark: &Watermark) -> Result<(), LayerError> {
+        self.sync_or_fail(|| self.data.sync())?;
+        index.write_all(mark.slot_offset(), &mark.to_slot())?;
+        self.sync_or_fail(|| index.sync())
+    }
+
+    /// After a failure the next mark has to cover the records of this one as well.
+    fn take_back(&self, mark: &Watermark) {
+        let mut state = self.state_mut();
+        let later = (state.index_length - mark.index_length) as usize;
+        state.checksum = crc32c::crc32c_combine(mark.records_checksum, state.checksum, later);
     }
 
     /// After a failed sync the kernel may have dropped the pages and call the next one a success: never try again.

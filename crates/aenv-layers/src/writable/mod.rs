@@ -145,6 +145,8 @@ struct State {
     index: FileHandle,
     /// Bytes of the log, header included. Invariant: a multiple of the record size behind the header.
     index_length: u64,
+    /// CRC-32C of the log from where the last flush ended.
+    checksum: u32,
     tree: Tree,
     /// The end of the data that records point to, in sectors. Invariant: the data file is at least that long.
     recorded_end: u64,

@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::reclaim::DeadRanges;
-use super::replay::{replay, Replayed};
+use super::replay::{checksum, replay, Bounds, Replayed};
 use super::{Marks, OpenLayer, PairLocation, State, WritableLayer, WritePolicy};
 use crate::error::{Damage, LayerError, Operation};
-use crate::index::Tree;
 use crate::limits::{Limits, BLOCK_SIZE, FIRST_DATA_SECTOR, SECTOR_SIZE};
 use crate::lsmt::{newest, Role, Superblock, Watermark};
 use crate::storage::{failed, BootId, FileHandle};
@@ -24,8 +23,7 @@ pub(super) struct Opened {
     pub(super) data: FileHandle,
     pub(super) data_end: u64,
     pub(super) index: FileHandle,
-    pub(super) index_length: u64,
-    pub(super) tree: Tree,
+    pub(super) replayed: Replayed,
     pub(super) recorded_end: u64,
     pub(super) mark: Watermark,
 }
@@ -34,12 +32,10 @@ pub(super) struct Opened {
 struct Belief {
     /// Bytes of the index file to replay.
     believed: u64,
-    /// Bytes of the index file that are known to be durable: nothing within them can be torn.
+    /// Bytes of the index file that cannot be torn: a record there that makes no sense is damage.
     confirmed: u64,
-    /// Whether the mark says nothing about the records, because a foreign program wrote them.
-    is_foreign: bool,
-    /// Whether the new mark must be durable before the first write.
-    must_sync: bool,
+    /// Whether the log has to be made durable and marked before the first write.
+    must_claim: bool,
 }
 
 impl WritableLayer {
@@ -62,19 +58,22 @@ impl WritableLayer {
         let data_length = data.length()?;
         let index_length = index.length()?;
         let belief = decide(&index, mark.as_ref(), options.boot, index_length, data_length)?;
-        let replayed = replay(
-            &index,
-            belief.believed,
-            belief.confirmed,
-            virtual_size / SECTOR_SIZE,
-            data_length / SECTOR_SIZE,
-        )?;
-        let mark = next_mark(mark, &belief, replayed.kept, data_length, options.boot);
-        if belief.is_foreign {
-            // The new mark vouches for data that nobody may have synced.
-            data.sync()?;
-        }
-        let mark = claim(&index, mark, &replayed, index_length, belief.must_sync)?;
+        let bounds = Bounds { disk_end: virtual_size / SECTOR_SIZE, data_end: data_length / SECTOR_SIZE };
+        let replayed = replay(&index, belief.believed, belief.confirmed, &bounds)?;
+        let mark = match mark {
+            Some(mark) if !belief.must_claim && replayed.kept == index_length => {
+                // The next mark must not fall back behind flushes that the program before us acknowledged.
+                index.sync()?;
+                Watermark { confirmed_length: replayed.kept, ..mark }
+            }
+            _ => {
+                let sequence = mark.map_or(0, |mark| mark.sequence).saturating_add(1);
+                let data_length = bounds.data_end.max(FIRST_DATA_SECTOR) * SECTOR_SIZE;
+                let mark = Watermark::of_durable(sequence, replayed.kept, data_length, options.boot);
+                claim(&data, &index, &mark)?;
+                mark
+            }
+        };
         location.directory.sync().map_err(|error| failed(&layer, Operation::Sync, 0, error))?;
         Ok(Self::from_opened(Opened {
             name: Arc::clone(&layer),
@@ -87,9 +86,8 @@ impl WritableLayer {
             data,
             data_end: data_length.div_ceil(SECTOR_SIZE).max(FIRST_DATA_SECTOR),
             index,
-            index_length: replayed.kept,
-            tree: replayed.tree,
-            recorded_end: (data_length / SECTOR_SIZE).max(FIRST_DATA_SECTOR),
+            replayed,
+            recorded_end: bounds.data_end.max(FIRST_DATA_SECTOR),
             mark,
         }))
     }
@@ -120,8 +118,9 @@ impl WritableLayer {
             gate: RwLock::new(()),
             state: RwLock::new(State {
                 index: opened.index,
-                index_length: opened.index_length,
-                tree: opened.tree,
+                index_length: opened.replayed.kept,
+                checksum: 0,
+                tree: opened.replayed.tree,
                 recorded_end: opened.recorded_end,
                 dead: DeadRanges::default(),
             }),
@@ -161,64 +160,36 @@ fn decide(
     data_length: u64,
 ) -> Result<Belief, LayerError> {
     let Some(mark) = mark else {
-        return Ok(Belief { believed: index_length, confirmed: 0, is_foreign: true, must_sync: true });
+        // A foreign program made these files; there is nothing to hold its records against.
+        return Ok(Belief { believed: index_length, confirmed: 0, must_claim: true });
     };
     if index_length < mark.confirmed_length || data_length < mark.data_length {
         return Err(LayerError::corrupt(&index.name, index_length, Damage::LostData));
     }
-    let is_same_boot = mark.boot == boot;
-    let is_foreign = mark.is_closed && index_length > mark.index_length;
-    Ok(Belief {
-        believed: if is_same_boot || is_foreign { index_length } else { mark.index_length.min(index_length) },
-        confirmed: mark.confirmed_length,
-        is_foreign,
-        // A closed mark would let a later open take our own records for foreign ones and believe them.
-        must_sync: !is_same_boot || mark.is_closed,
-    })
+    let was_continued = mark.is_closed && index_length > mark.index_length;
+    if mark.boot == boot || was_continued {
+        // The page cache survived, or a foreign program went on where we closed. A closed mark must not stay: a later
+        // open would take our own records for foreign ones and believe them.
+        return Ok(Belief {
+            believed: index_length,
+            confirmed: mark.confirmed_length,
+            must_claim: mark.is_closed,
+        });
+    }
+    let is_complete = index_length >= mark.index_length
+        && checksum(index, mark.confirmed_length, mark.index_length)? == mark.records_checksum;
+    // An incomplete flush was never acknowledged.
+    let believed = if is_complete { mark.index_length } else { mark.confirmed_length };
+    Ok(Belief { believed, confirmed: believed, must_claim: true })
 }
 
-/// The mark that stands for the log as it was understood, in this life of the host.
-fn next_mark(
-    mark: Option<Watermark>,
-    belief: &Belief,
-    kept: u64,
-    data_length: u64,
-    boot: BootId,
-) -> Watermark {
-    let sequence = mark.map_or(0, |mark| mark.sequence).saturating_add(1);
-    match mark {
-        Some(mark) if !belief.is_foreign => {
-            Watermark { sequence, index_length: mark.index_length.min(kept), boot, is_closed: false, ..mark }
-        }
-        _ => Watermark {
-            sequence,
-            index_length: kept,
-            confirmed_length: belief.confirmed,
-            data_length: data_length / SECTOR_SIZE * SECTOR_SIZE,
-            boot,
-            is_closed: false,
-        },
-    }
-}
-
-/// Cuts off what is not believed and marks the log as ours. Returns the mark as it counts from now on.
-fn claim(
-    index: &FileHandle,
-    mark: Watermark,
-    replayed: &Replayed,
-    index_length: u64,
-    must_sync: bool,
-) -> Result<Watermark, LayerError> {
-    let is_cut = replayed.kept < index_length;
-    if is_cut {
-        index.set_length(replayed.kept)?;
-    }
-    index.write_all(mark.slot_offset(), &mark.to_slot())?;
-    if !is_cut && !must_sync {
-        return Ok(mark);
-    }
+/// Makes the log durable as it was understood, cuts the rest off, and marks it as ours in this life of the host.
+fn claim(data: &FileHandle, index: &FileHandle, mark: &Watermark) -> Result<(), LayerError> {
+    data.sync()?;
+    index.set_length(mark.index_length)?;
     index.sync()?;
-    Ok(Watermark { confirmed_length: mark.index_length, ..mark })
+    index.write_all(mark.slot_offset(), &mark.to_slot())?;
+    index.sync()
 }
 
 fn check_size(layer: &Arc<str>, superblock: &Superblock, limits: &Limits) -> Result<(), LayerError> {

@@ -124,6 +124,7 @@ impl WritableLayer {
             return Err(error);
         }
         state.index_length = end;
+        state.checksum = crc32c::crc32c_append(state.checksum, &bytes);
         for &record in records {
             state.recorded_end = state.recorded_end.max(record.target_end());
             let dead = &mut state.dead;
