@@ -11,7 +11,11 @@ use crate::zfile::{ZfileOptions, ZfileReader, ZfileWriter};
 use crate::{lsmt, zfile};
 
 /// Strips archive and compression off: the result is the bytes of a plain layer.
-pub fn unwrap(name: &str, source: Arc<dyn ReadAt>, limits: &Limits) -> Result<Arc<dyn ReadAt>, LayerError> {
+pub fn strip_wrapping(
+    name: &str,
+    source: Arc<dyn ReadAt>,
+    limits: &Limits,
+) -> Result<Arc<dyn ReadAt>, LayerError> {
     let source = match find_member(name, Arc::clone(&source))? {
         Some((offset, length)) => Arc::new(Window::new(source, offset, length)),
         None => source,

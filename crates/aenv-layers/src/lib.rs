@@ -23,7 +23,7 @@ mod writer;
 mod zfile;
 
 pub use commit::{commit, flatten, Watcher};
-pub use container::{export, unwrap, Wrapping};
+pub use container::{export, strip_wrapping, Wrapping};
 pub use disk::Disk;
 pub use error::{Damage, LayerError, Operation};
 pub use extent::Extent;

@@ -19,7 +19,7 @@ pub struct SealedLayer {
 impl SealedLayer {
     /// Opens a layer that may be compressed, or packed into an archive, or both. `name` is what errors call it.
     pub fn open(name: &str, source: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self, LayerError> {
-        let source = container::unwrap(name, source, limits)?;
+        let source = container::strip_wrapping(name, source, limits)?;
         Self::open_raw(SourceHandle::new(Arc::from(name), source), limits)
     }
 

@@ -1,6 +1,7 @@
 //! Reading any range of a compressed container. Bytes that fail their checksum are fetched again and never returned.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::jump_table::JumpTable;
@@ -44,38 +45,49 @@ impl ZfileReader {
             return Err(self.source.damaged(size, Damage::Truncated));
         }
         let block_size = u64::from(self.superblock.block_size);
-        let mut scratch = Vec::new();
         let mut at = offset;
         let mut rest = buffer;
         while !rest.is_empty() {
             let first = (at / block_size) as usize;
             let last = ((at + rest.len() as u64 - 1) / block_size) as usize;
-            let count = self.batch(first, last);
-            let position = self.table.position(first);
-            let stored: usize = (first..first + count).map(|block| self.table.length(block)).sum();
-            let mut compressed = vec![0; stored];
-            self.source.read_exact(position, &mut compressed)?;
-            let mut from = 0;
-            for block in first..first + count {
-                let to = from + self.table.length(block);
-                let start = (at - block as u64 * block_size) as usize;
-                let whole = self.block_length(block);
-                let taken = (whole - start).min(rest.len());
-                let (part, behind) = rest.split_at_mut(taken);
-                let place = position + from as u64;
-                if taken == whole {
-                    self.decode(place, &mut compressed[from..to], part)?;
-                } else {
-                    scratch.resize(whole, 0);
-                    self.decode(place, &mut compressed[from..to], &mut scratch)?;
-                    part.copy_from_slice(&scratch[start..start + taken]);
-                }
-                rest = behind;
-                at += taken as u64;
-                from = to;
-            }
+            let blocks = first..first + self.batch(first, last);
+            let skipped = (at - first as u64 * block_size) as usize;
+            let taken = self.read_batch(blocks, skipped, rest)?;
+            rest = &mut rest[taken..];
+            at += taken as u64;
         }
         Ok(())
+    }
+
+    /// Reads neighbouring blocks in one go, leaves the first bytes out, and returns how much of the buffer it filled.
+    fn read_batch(
+        &self,
+        blocks: Range<usize>,
+        skipped: usize,
+        buffer: &mut [u8],
+    ) -> Result<usize, LayerError> {
+        let position = self.table.position(blocks.start);
+        let stored: usize = blocks.clone().map(|block| self.table.length(block)).sum();
+        let mut compressed = vec![0; stored];
+        self.source.read_exact(position, &mut compressed)?;
+        let (mut from, mut filled, mut skipped) = (0, 0, skipped);
+        for block in blocks {
+            let to = from + self.table.length(block);
+            let stored = &mut compressed[from..to];
+            let place = position + from as u64;
+            let whole = self.block_length(block);
+            let taken = (whole - skipped).min(buffer.len() - filled);
+            let part = &mut buffer[filled..filled + taken];
+            if taken == whole {
+                self.decode(place, stored, part)?;
+            } else {
+                let mut scratch = vec![0; whole];
+                self.decode(place, stored, &mut scratch)?;
+                part.copy_from_slice(&scratch[skipped..skipped + taken]);
+            }
+            (from, filled, skipped) = (to, filled + taken, 0);
+        }
+        Ok(filled)
     }
 
     /// How many blocks from `first` on are fetched at once.

@@ -333,3 +333,27 @@ fn test_another_life_of_the_host_does_not_believe_what_no_flush_covered() {
     let layer = WritableLayer::open("writable", pair(&machine.directory(), 0), options).unwrap();
     assert_eq!(contents(&layer), Ok(vec![1, 2, 3, 4, 5, 6, 0, 0, 0, 0]));
 }
+
+#[test]
+fn test_our_own_records_are_never_taken_for_those_of_a_foreign_program() {
+    for seed in 0..300 {
+        for is_closed_before in [false, true] {
+            let machine = Machine::new(seed);
+            let location = || pair(&machine.directory(), 0);
+            let size = (SECTORS * SECTOR) as u64;
+            let mut layer = create(location(), size, APPEND, machine.boot()).unwrap();
+            let mut old = 0;
+            if is_closed_before {
+                old = 1;
+                layer.write(0, &sector_of(old)).unwrap();
+                layer.close().unwrap();
+                layer = reopen(location(), APPEND, machine.boot()).unwrap();
+            }
+            layer.write(0, &sector_of(2)).unwrap();
+            // The host may keep the record and lose the data.
+            machine.restart_host();
+            let found = contents(&reopen(location(), APPEND, machine.boot()).unwrap()).unwrap()[0];
+            assert_eq!(found, old, "seed {seed}: what no flush covered is not believed");
+        }
+    }
+}

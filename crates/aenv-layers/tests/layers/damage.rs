@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use aenv_layers::{find_member, Damage, LayerError, Limits, Memory, SealedLayer, Stack, View, ZfileReader};
+use aenv_layers::{
+    find_member, Damage, FileSink, LayerError, LayerWriter, Limits, Memory, NewSealed, SealedLayer, Stack,
+    View, ZfileReader, MAX_ENTRIES_PER_LAYER,
+};
 use proptest::prelude::*;
 
 use crate::simulation::{Dice, Machine};
@@ -76,7 +79,8 @@ fn test_every_flipped_bit_is_an_error_or_a_valid_layer() {
         let intact = try_layer(bytes).unwrap();
         let mut flipped = bytes.to_vec();
         let is_protected = name.contains("zfile");
-        for bit in (0..bytes.len() * 8).step_by(if bytes.len() > 8000 { 5 } else { 1 }) {
+        let bits = bytes.len() * 8;
+        for bit in (0..bits).step_by((bits / 3000) | 1) {
             flipped[bit / 8] ^= 1 << (bit % 8);
             match try_layer(&flipped) {
                 Ok(content) => {
@@ -179,6 +183,33 @@ fn test_other_archives_are_not_layers() {
     let two_members = [&bytes[..bytes.len() - 1024], bytes].concat();
     let outcome = find_member("hostile", source(&two_members));
     assert!(matches!(outcome, Err(LayerError::Corrupt { damage: Damage::ArchiveMembers, .. })));
+}
+
+#[test]
+fn test_indices_beyond_the_limit_are_neither_read_nor_written() {
+    let (_, bytes) = vectors!["two_segments"][0];
+    let mut claims = bytes.to_vec();
+    let trailer = bytes.len() - 4096;
+    claims[trailer + 40..trailer + 48].copy_from_slice(&1_000_001u64.to_le_bytes());
+    let error = try_layer(&claims).unwrap_err();
+    assert!(matches!(error, LayerError::TooLarge { value: 1_000_001, limit: 1_000_000, .. }), "{error:?}");
+
+    let mut sink = FileSink::new("hostile", Arc::new(Memory::default()), 0);
+    let mut writer = LayerWriter::new(NewSealed::default(), &mut sink).unwrap();
+    let outcome = (0..=MAX_ENTRIES_PER_LAYER).try_for_each(|run| writer.zeroed(run * 2, 1));
+    assert!(matches!(outcome, Err(LayerError::TooLarge { .. })), "{outcome:?}");
+}
+
+#[test]
+fn test_runs_out_of_order_are_refused() {
+    let mut sink = FileSink::new("new", Arc::new(Memory::default()), 0);
+    let mut writer = LayerWriter::new(NewSealed::default(), &mut sink).unwrap();
+    writer.zeroed(8, 8).unwrap();
+    for outcome in [writer.zeroed(15, 1), writer.data(0, &[0; 512]), writer.zeroed(u64::MAX, 2)] {
+        assert!(matches!(outcome, Err(LayerError::OutOfOrder { .. })), "{outcome:?}");
+    }
+    assert!(matches!(writer.data(16, &[0; 100]), Err(LayerError::Misaligned { .. })));
+    writer.zeroed(16, 1).unwrap();
 }
 
 fn put_pair(data: &[u8], index: &[u8]) -> Machine {
