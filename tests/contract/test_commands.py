@@ -344,7 +344,6 @@ def answers(sandbox: Sandbox) -> bool:
 
 @pytest.mark.vm
 @pytest.mark.once
-@pytest.mark.xfail(strict=True, reason="a daemon that was killed forgets which processes it had started")
 def test_a_killed_daemon_knows_what_runs(crashed: tuple[Sandbox, int]) -> None:
     sandbox, pid = crashed
     assert pid in [process.pid for process in sandbox.commands.list()]

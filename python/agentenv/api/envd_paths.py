@@ -2,7 +2,7 @@
 
 from urllib.parse import unquote
 
-_INTERNAL = frozenset({"init", "freeze", "unfreeze", "collapse", "fsfreeze", "fsthaw", "upgrade", "shutdown"})
+_INTERNAL = frozenset({"init", "freeze", "unfreeze", "collapse", "fsfreeze", "fsthaw", "memory", "upgrade", "shutdown"})
 # More layers of percent-encoding than any server undoes; what is still encoded then is refused.
 _DECODINGS = 4
 

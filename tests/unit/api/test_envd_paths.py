@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentenv.api.envd_paths import is_internal_path
 
-NAMES = ["init", "freeze", "unfreeze", "collapse", "fsfreeze", "fsthaw", "upgrade", "shutdown"]
+NAMES = ["init", "freeze", "unfreeze", "collapse", "fsfreeze", "fsthaw", "memory", "upgrade", "shutdown"]
 
 
 @pytest.mark.parametrize("name", NAMES)
