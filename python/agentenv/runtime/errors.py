@@ -3,6 +3,7 @@
 AgentEnvError
 ├── Unavailable
 │   └── LaunchFailed       a part of the launch failed; the message names it
+│       └── GuestPanicked  the guest's kernel gave up before the guest answered
 └── TimedOut
     └── GuestNotReady      the guest did not answer in time after its machine was started
 """
@@ -14,6 +15,10 @@ class LaunchFailed(Unavailable):
     """A part of the launch failed; the message names it."""
 
     code = "sandbox_create_failed"
+
+
+class GuestPanicked(LaunchFailed):
+    """The guest's kernel gave up before the guest answered."""
 
 
 class GuestNotReady(TimedOut):

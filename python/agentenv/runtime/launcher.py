@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentenv.base import aio, log, trees
+from agentenv.base import aio, log, metrics, trees
 from agentenv.base.clock import Clock
 from agentenv.base.errors import AgentEnvError
 from agentenv.base.ids import SandboxId
@@ -16,12 +16,14 @@ from agentenv.guest.base import BootFiles, GuestMetrics
 from agentenv.guest.client import GuestClient
 from agentenv.network.base import GuestIdentity, Network, Slot
 from agentenv.runtime.base import AdoptPlan, LaunchPlan
-from agentenv.runtime.errors import GuestNotReady, LaunchFailed
+from agentenv.runtime.errors import GuestNotReady, GuestPanicked, LaunchFailed
 from agentenv.runtime.live import Holdings, Live
 from agentenv.runtime.settings import RuntimeSettings
-from agentenv.vmm.base import DiskAttachment, Driver, MachineSpec, TapAttachment
+from agentenv.vmm.base import DiskAttachment, Driver, EndCause, MachineSpec, TapAttachment
 
 _log = log.get("runtime")
+_EVIDENCE_BYTES = 4096
+_boots_repeated = metrics.counter("aenv_runtime_boots_repeated", "Boots begun again after a panic of the guest.")
 
 
 class Launcher:
@@ -53,7 +55,18 @@ class Launcher:
 
         Raises `LaunchFailed` or `GuestNotReady`, or what a part raised when it is about limits; nothing is left
         behind then, nor when the caller is cancelled.
+
+        A kernel that panics while it boots is given a second try, with everything taken anew: emulated guests were
+        seen to panic about once in a hundred boots of a busy host, and nothing is lost by beginning again.
         """
+        try:
+            return await self._launch_once(plan)
+        except GuestPanicked:
+            _boots_repeated.inc()
+            _log.warning("boot_repeated", sandbox_id=plan.sandbox_id)
+            return await self._launch_once(plan)
+
+    async def _launch_once(self, plan: LaunchPlan) -> Live:
         begin = self._clock.monotonic()
         holdings = self._new_holdings(plan.sandbox_id)
         try:
@@ -106,8 +119,10 @@ class Launcher:
             raise LaunchFailed(f"sandbox {plan.sandbox_id} could not be started: {error.message}") from error
         if answered is None:
             end = live.machine.ended.result()
-            _log.warning("machine_ended_early", sandbox_id=plan.sandbox_id, cause=end.cause, detail=end.detail)
-            raise LaunchFailed(f"the machine of sandbox {plan.sandbox_id} ended while it started: {end.cause}")
+            console = live.machine.console_tail(_EVIDENCE_BYTES).strip()
+            _log.warning("machine_ended_early", sandbox_id=plan.sandbox_id, detail=end.detail, console=console)
+            failure = GuestPanicked if end.cause is EndCause.GUEST_PANIC else LaunchFailed
+            raise failure(f"the machine of sandbox {plan.sandbox_id} ended while it started: {end.cause}")
 
     async def _initialise(self, plan: LaunchPlan, live: Live) -> None:
         await self._guest.wait_ready(live.address)

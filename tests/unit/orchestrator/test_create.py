@@ -136,11 +136,46 @@ async def test_a_machine_that_ends_while_it_starts_is_named(node: Node) -> None:
     await node.stops.reached["guest.ready"].wait()
     (machine,) = node.driver.running.values()
 
-    machine.die(EndCause.GUEST_PANIC)
+    machine.die(EndCause.VMM_FAILED)
+
+    with pytest.raises(LaunchFailed, match="vmm_failed"):
+        await creating
+    assert node.is_clean()
+
+
+async def test_a_kernel_that_panics_while_it_boots_is_given_a_second_try(node: Node) -> None:
+    node.stops.hold("guest.ready")
+    creating = asyncio.ensure_future(node.service.create(a_request()))
+    await node.stops.reached["guest.ready"].wait()
+
+    await panic(node)
+    node.stops.let_go("guest.ready")
+
+    assert (await creating).state is SandboxState.RUNNING
+    assert len(node.driver.specs) == 2
+    assert len(node.network.held) == len(node.driver.running) == 1
+
+
+async def test_a_kernel_that_panics_twice_is_an_error_that_leaves_nothing(node: Node) -> None:
+    node.stops.hold("guest.ready")
+    creating = asyncio.ensure_future(node.service.create(a_request()))
+    await node.stops.reached["guest.ready"].wait()
+
+    await panic(node)
+    await panic(node)
 
     with pytest.raises(LaunchFailed, match="guest_panic"):
         await creating
     assert node.is_clean()
+
+
+async def panic(node: Node) -> None:
+    """Let the guest that boots now panic, and wait until the next one boots or none does any more."""
+    (machine,) = node.driver.running.values()
+    booted = len(node.driver.specs)
+    machine.die(EndCause.GUEST_PANIC)
+    while len(node.driver.specs) == booted and not (booted == 2 and node.is_clean()):
+        await asyncio.sleep(0.001)
 
 
 async def test_a_guest_that_never_answers_is_given_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
