@@ -190,7 +190,9 @@ fn test_a_client_that_leaves_does_not_end_the_process() {
     drop(stream);
     let mut again = daemon.stream("process.Process/Connect", &json!({"process": {"pid": pid}}));
     again.next_event();
-    assert_eq!(again.next_event()["data"]["stdout"], "dGljawo=");
+    let output = again.next_event()["data"]["stdout"].as_str().map(str::to_owned);
+    // One tick or several: how many a read finds depends on how busy the machine is.
+    assert!(output.is_some_and(|text| text.starts_with("dGlja")), "the next output is a tick");
     assert_eq!(signal(&daemon, pid, "SIGNAL_SIGKILL"), 200);
 }
 
