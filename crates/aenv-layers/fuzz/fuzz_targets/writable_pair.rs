@@ -1,4 +1,4 @@
-//! Any two files are a writable layer that reads, writes, compacts and seals, or none.
+//! Any log over a data file is a writable layer that reads, writes, compacts and seals, or none.
 #![no_main]
 
 use std::collections::HashMap;
@@ -6,7 +6,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use aenv_layers::{
-    BootId, Directory, File, Limits, Memory, OpenLayer, PairLocation, View, WritableLayer, WritePolicy,
+    BootId, Directory, File, LayerId, Limits, Memory, NewLayer, OpenLayer, PairLocation, Stack, View,
+    WritableLayer, WritePolicy,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -43,30 +44,41 @@ impl Directory for Files {
     }
 }
 
-fuzz_target!(|input: (Vec<u8>, Vec<u8>)| {
-    let (data, index) = input;
-    let files = HashMap::from([
-        ("data".to_owned(), Arc::new(Memory::new(data))),
-        ("index".to_owned(), Arc::new(Memory::new(index))),
-    ]);
+/// Where the marks begin in the index file; what is before them names the layer.
+const MARKS: u64 = 1024;
+
+/// Sectors of the data file that records may point to.
+const DATA_SECTORS: u64 = 64;
+
+const SIZE: u64 = 64 << 10;
+const BOOT: BootId = BootId([1; 16]);
+
+/// The input replaces marks and records of a layer: without valid headers nothing beyond them would be reached.
+fuzz_target!(|bytes: &[u8]| {
     let location = PairLocation {
-        directory: Arc::new(Files(Mutex::new(files))),
+        directory: Arc::new(Files(Mutex::new(HashMap::new()))),
         data: "data".to_owned(),
         index: "index".to_owned(),
     };
-    let options = OpenLayer {
-        inherited_size: 1 << 20,
-        policy: WritePolicy::default(),
-        boot: BootId([1; 16]),
-        limits: Limits::default(),
-    };
+    let policy = WritePolicy::default();
+    let new =
+        NewLayer { id: LayerId([1; 16]), parent: LayerId::NONE, virtual_size: SIZE, policy, boot: BOOT };
+    drop(WritableLayer::create("fuzz", location.clone(), new).expect("memory takes files"));
+    let open = |name: &str| location.directory.open(name).expect("it was created");
+    open("data").set_length(4096 + DATA_SECTORS * 512).expect("memory has a length");
+    open("index").write_at(MARKS, bytes).expect("memory takes writes");
+    let options = OpenLayer { inherited_size: SIZE, policy, boot: BOOT, limits: Limits::default() };
     let Ok(layer) = WritableLayer::open("fuzz", location, options) else { return };
-    let mut buffer = vec![0; layer.size().min(1 << 20) as usize];
-    let _ = layer.read(0, &mut buffer);
-    if layer.size() >= 4096 {
-        layer.write(0, &[1; 4096]).expect("memory takes writes");
-        layer.zero(512, 512).expect("memory takes discards");
-    }
+    let mut bytes = vec![0; SIZE as usize];
+    layer.read(0, &mut bytes).expect("records were checked against the data");
+    layer.write(4096, &[1; 4096]).expect("memory takes writes");
+    layer.zero(512, 512).expect("memory takes discards");
     layer.compact_index().expect("what was opened can be compacted");
-    layer.seal().expect("what was opened can be sealed");
+    let sealed = layer.seal().expect("what was opened can be sealed");
+    let stack = Stack::new("fuzz", vec![Arc::new(sealed)]).expect("one layer is a stack");
+    let mut after = vec![0; SIZE as usize];
+    stack.read(0, &mut after).expect("a sealed layer reads");
+    let mut now = vec![0; SIZE as usize];
+    layer.read(0, &mut now).expect("a frozen layer reads");
+    assert!(now == after, "sealing changed the content");
 });
