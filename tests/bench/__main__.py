@@ -38,16 +38,10 @@ async def _measure(names: list[str]) -> list[Measurement]:
     measurements: list[Measurement] = []
     with scratch_home(prepared_home(), "bench") as home, scratch_server(home, settings) as server:
         async with aiohttp.ClientSession() as session:
-            target = BenchServer(server, settings, session, _accelerator(server.log))
+            target = BenchServer(server, settings, session)
             for name in names:
                 measurements += await BENCHES[name](target)
     return measurements
-
-
-def _accelerator(log: Path) -> str:
-    """Return what the server's log says that it chose."""
-    text = log.read_text()
-    return next((word for word in ("kvm", "tcg") if f'"accelerator": "{word}"' in text), "unknown accelerator")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,12 @@ class BenchServer:
     server: ScratchServer
     settings: Settings
     session: aiohttp.ClientSession
-    accelerator: str
+
+    @property
+    def accelerator(self) -> str:
+        """What executes the guests, by the server's log; known once the first one has been started."""
+        events = (json.loads(line) for line in reversed(self.server.log.read_text().splitlines()))
+        return str(next(event["accelerator"] for event in events if event["event"] == "machine_started"))
 
     @property
     def url(self) -> str:
