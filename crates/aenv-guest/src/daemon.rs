@@ -11,7 +11,7 @@ use crate::http::{self, Request, Response};
 use crate::keeper::{Inheritance, Word};
 use crate::options::DaemonOptions;
 use crate::state::Daemon;
-use crate::{api, connect, files, filesystem, forward, process};
+use crate::{api, connect, files, filesystem, forward, memory, process};
 
 /// A thousand streams need some thousand descriptors.
 pub(crate) const OPEN_FILES_MAX: u64 = 65_536;
@@ -25,6 +25,7 @@ pub(crate) fn run(options: DaemonOptions, inheritance: Inheritance) -> bool {
     // What processes create is readable by others, whatever the parent's mask was.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     raise_open_files_limit(OPEN_FILES_MAX);
+    memory::prepare_heap();
     // One thread: the daemon lives in every clone's memory, and its work is waiting.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -62,7 +63,13 @@ async fn serve(mut options: DaemonOptions, inheritance: Inheritance) -> std::io:
     if !daemon.line.say(Word::Ready) {
         println!("aenv-guest: ready on {address}");
     }
-    http::server::serve(listener, move |request| answer(Arc::clone(&daemon), request)).await;
+    let trimming = Arc::clone(&daemon);
+    tokio::spawn(async move { trimming.memory.run().await });
+    let on_close = {
+        let daemon = Arc::clone(&daemon);
+        move || daemon.memory.notice()
+    };
+    http::server::serve(listener, move |request| answer(Arc::clone(&daemon), request), on_close).await;
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod forward;
 mod http;
 mod init;
 mod keeper;
+mod memory;
 mod options;
 mod paths;
 mod process;

@@ -45,6 +45,8 @@ pub(crate) struct Daemon {
     pub(crate) store: Store,
     /// What is frozen for a snapshot.
     pub(crate) freezer: crate::api::freeze::Freezer,
+    /// Gives memory back after load.
+    pub(crate) memory: crate::memory::Trimmer,
     /// The live processes and those that ended a moment ago.
     pub(crate) processes: Registry,
     settings: Mutex<Settings>,
@@ -59,8 +61,18 @@ impl Daemon {
         });
         let processes = Registry::new(options.cgroup.clone());
         let processor_usage = crate::api::metrics::ProcessorUsage::default();
+        let memory = crate::memory::Trimmer::default();
         let freezer = crate::api::freeze::Freezer::default();
-        Self { options, processor_usage, line, store, freezer, processes, settings: Mutex::new(settings) }
+        Self {
+            options,
+            processor_usage,
+            line,
+            store,
+            freezer,
+            memory,
+            processes,
+            settings: Mutex::new(settings),
+        }
     }
 
     /// Locks the settings. Never keep the guard across an await.

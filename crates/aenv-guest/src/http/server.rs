@@ -22,9 +22,13 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// what proxies keep theirs for: a request that meets a closing connection is lost.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Serves connections for ever.
-pub(crate) async fn serve<Answer, Answering>(listener: TcpListener, answer: Answer)
-where
+/// Serves connections for ever, and says each time one has ended.
+pub(crate) async fn serve<Answer, Answering, OnClose>(
+    listener: TcpListener,
+    answer: Answer,
+    on_close: OnClose,
+) where
+    OnClose: Fn() + Clone + Send + 'static,
     Answer: Fn(Request) -> Answering + Clone + Send + Sync + 'static,
     Answering: Future<Output = Response> + Send + 'static,
 {
@@ -38,10 +42,11 @@ where
                 continue;
             }
         };
-        let answer = answer.clone();
+        let (answer, on_close) = (answer.clone(), on_close.clone());
         tokio::spawn(async move {
             serve_connection(stream, answer).await;
             drop(slot);
+            on_close();
         });
     }
 }

@@ -3,11 +3,17 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use tokio::io::unix::AsyncFd;
 
-const SCRATCH_BYTES: usize = 32 << 10;
+/// Much is taken at once: a process that waits for room in its pipe is woken by each read, however small.
+const SCRATCH_BYTES: usize = 128 << 10;
+/// A read that finds so much in a pipe makes it wider: with the usual one, the process and we would put each other to
+/// sleep after every second read.
+const FLOOD_READ_BYTES: usize = 60 << 10;
+const FLOOD_PIPE_BYTES: i32 = 256 << 10;
 
 thread_local! {
     /// One buffer for all streams: ten thousand silent processes must not own ten thousand buffers.
@@ -16,7 +22,10 @@ thread_local! {
 
 /// Our end of a pipe or a terminal.
 #[derive(Debug)]
-pub(super) struct Descriptor(AsyncFd<OwnedFd>);
+pub(super) struct Descriptor {
+    end: AsyncFd<OwnedFd>,
+    is_wide: AtomicBool,
+}
 
 impl Descriptor {
     /// Takes over a descriptor and makes it non-blocking.
@@ -24,22 +33,17 @@ impl Descriptor {
         let flags = OFlag::from_bits_retain(fcntl(&descriptor, FcntlArg::F_GETFL)?);
         fcntl(&descriptor, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         // SAFETY: an owned descriptor always refers to the same open file, for as long as the registration lives.
-        Ok(Self(unsafe { AsyncFd::register(descriptor) }?))
+        Ok(Self { end: unsafe { AsyncFd::register(descriptor) }?, is_wide: AtomicBool::new(false) })
     }
 
-    /// Waits for bytes, at most `limit`, and hands them to `take`. `None` at the end of the stream.
-    pub(super) async fn read_with<T>(
-        &self,
-        limit: usize,
-        take: impl Fn(&[u8]) -> T,
-    ) -> io::Result<Option<T>> {
+    /// Waits for bytes, at most [`SCRATCH_BYTES`], and hands them to `take`. `None` at the end of the stream.
+    pub(super) async fn read_with<T>(&self, take: impl Fn(&[u8]) -> T) -> io::Result<Option<T>> {
         loop {
-            let mut ready = self.0.readable().await?;
-            let outcome = ready.try_io(|descriptor| {
+            let mut ready = self.end.readable().await?;
+            let outcome = ready.try_io(|_| {
                 SCRATCH.with_borrow_mut(|scratch| {
-                    let buffer = &mut scratch[..limit.min(SCRATCH_BYTES)];
-                    let count = read(descriptor.as_fd(), buffer)?;
-                    Ok((count > 0).then(|| take(&buffer[..count])))
+                    let count = self.read(scratch)?;
+                    Ok((count > 0).then(|| take(&scratch[..count])))
                 })
             });
             match outcome {
@@ -50,10 +54,20 @@ impl Descriptor {
         }
     }
 
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let end = self.end.get_ref().as_fd();
+        let count = read(end, buffer)?;
+        // Few processes need a wider pipe, so few pay for it; a failure leaves it as it is. A terminal never holds so much.
+        if count >= FLOOD_READ_BYTES && !self.is_wide.swap(true, Ordering::Relaxed) {
+            let _ = fcntl(end, FcntlArg::F_SETPIPE_SZ(FLOOD_PIPE_BYTES));
+        }
+        Ok(count)
+    }
+
     /// Writes everything, waiting while the reader is slow.
     pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let mut ready = self.0.writable().await?;
+            let mut ready = self.end.writable().await?;
             match ready.try_io(|descriptor| Ok(nix::unistd::write(descriptor, bytes)?)) {
                 Ok(Ok(count)) => bytes = &bytes[count..],
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -75,12 +89,12 @@ fn read(descriptor: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
 
 impl AsFd for Descriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.get_ref().as_fd()
+        self.end.get_ref().as_fd()
     }
 }
 
 impl AsRawFd for Descriptor {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        self.0.as_raw_fd()
+        self.end.as_raw_fd()
     }
 }

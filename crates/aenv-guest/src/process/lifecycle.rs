@@ -190,11 +190,16 @@ impl Process {
     }
 
     async fn pump(&self, channel: Channel, descriptor: &Descriptor) {
-        let limit = if channel == Channel::Pty { 16 << 10 } else { 32 << 10 };
+        let frame_bytes = if channel == Channel::Pty { 16 << 10 } else { 32 << 10 };
+        let encode = |bytes: &[u8]| {
+            let frames = bytes.chunks(frame_bytes).map(|chunk| frames::output(channel, chunk));
+            frames.collect::<Vec<_>>()
+        };
         // A stream that breaks is over, whatever the reason.
-        while let Ok(Some(frame)) = descriptor.read_with(limit, |bytes| frames::output(channel, bytes)).await
-        {
-            self.output.publish(frame).await;
+        while let Ok(Some(frames)) = descriptor.read_with(encode).await {
+            for frame in frames {
+                self.output.publish(frame).await;
+            }
         }
     }
 
@@ -247,6 +252,7 @@ pub(super) async fn supervise(
     }
     // Before our ends of the streams are closed: their numbers may soon be somebody else's.
     process.drop_record();
+    daemon.memory.notice();
 }
 
 async fn kill_tree(daemon: &Daemon, process: &Arc<Process>) {
