@@ -132,6 +132,15 @@ fn groups_of(user: &User, group: &str) -> Vec<u32> {
     groups
 }
 
+/// Any account files are survived.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_find(name: &str, passwd: &str, group: &str) {
+    if let Some(user) = find_in(name, passwd, group) {
+        assert_eq!(user.groups.first(), Some(&user.gid));
+        assert!(user.home.is_absolute());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -243,3 +243,14 @@ fn set_clock(moment: i128) -> std::io::Result<()> {
     nix::time::clock_settime(nix::time::ClockId::CLOCK_REALTIME, time)?;
     Ok(())
 }
+
+/// Any bytes are an initialisation, or not; what is checked are its values.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_init(input: &[u8]) {
+    if let Ok(message) = parse(input) {
+        let _ = message.timestamp.as_deref().map(timestamp::parse);
+        let _ = message.ca_bundle.as_deref().map(trust::is_bundle);
+        let _ = message.hostname.as_deref().map(identity::is_host_name);
+        let _ = message.machine_id.as_deref().map(identity::is_machine_id);
+    }
+}

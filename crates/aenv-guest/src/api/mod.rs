@@ -12,3 +12,5 @@ mod timestamp;
 mod trust;
 
 pub(crate) use identity::is_host_name;
+#[cfg(feature = "fuzzing")]
+pub(crate) use init::fuzz_init;

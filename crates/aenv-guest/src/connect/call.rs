@@ -135,6 +135,16 @@ fn check_headers(headers: &HeaderMap, expected_type: &str) -> Result<(), Connect
     Ok(())
 }
 
+/// No header makes these panic.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_headers(headers: &HeaderMap) {
+    let _ = timeout(headers);
+    assert!(!keepalive_interval(headers).is_zero());
+    let _ = is_known_type(headers);
+    let _ = check_headers(headers, STREAM_TYPE);
+    let _ = headers.get(AUTHORIZATION).and_then(basic_name);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -141,6 +141,29 @@ where
     }
 }
 
+/// However a stream is cut, it gives the same frames, or fails.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_frames(input: &[u8]) {
+    let Some((cut, stream)) = input.split_first() else { return };
+    let drain = |decoder: &mut Decoder| {
+        let mut frames = Vec::new();
+        while let Ok(Some(frame)) = decoder.next() {
+            frames.push(frame);
+        }
+        frames
+    };
+    let mut whole = Decoder::default();
+    whole.push(stream);
+    let expected = drain(&mut whole);
+    let mut pieces = Decoder::default();
+    let mut found = Vec::new();
+    for piece in stream.chunks(usize::from(*cut) + 1) {
+        pieces.push(piece);
+        found.extend(drain(&mut pieces));
+    }
+    assert_eq!(found, expected);
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -6,6 +6,8 @@ mod error;
 pub(crate) mod json;
 mod stream;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::{call::fuzz_headers, envelope::fuzz_frames};
 pub(crate) use call::{
     authorised_user, is_known_type, keepalive_interval, parse, read_single, read_stream, read_unary, timeout,
     unary_response,

@@ -8,6 +8,8 @@ mod conditions;
 mod download;
 mod encoding;
 mod errors;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod media;
 pub(crate) mod memory;
 pub(crate) mod metadata;
@@ -27,6 +29,9 @@ use self::signature::Operation;
 use crate::http::{Query, Request, Response};
 use crate::state::Daemon;
 use crate::users::User;
+
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::{fuzz::*, upload::fuzz_form};
 
 /// Answers a request to `/files` or `/files/compose`.
 pub(crate) async fn handle(daemon: Arc<Daemon>, request: Request) -> Response {

@@ -139,3 +139,11 @@ fn named<'a>(path: &'a str, field: &str) -> Result<&'a str, ConnectError> {
         Ok(path)
     }
 }
+
+/// Any bytes are messages of these types, or not.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_messages(input: &[u8]) {
+    let _ = serde_json::from_slice::<PathRequest>(input);
+    let _ = serde_json::from_slice::<ListRequest>(input);
+    let _ = serde_json::from_slice::<MoveRequest>(input);
+}

@@ -129,3 +129,15 @@ pub(super) struct ProcessInfo<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tag: Option<&'a str>,
 }
+
+/// Any bytes are messages of these types, or not.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_messages(input: &[u8]) {
+    if let Ok(message) = serde_json::from_slice::<StartRequest>(input) {
+        serde_json::to_vec(&message.process).expect("what was read can be written");
+    }
+    let _ = serde_json::from_slice::<UpdateRequest>(input);
+    let _ = serde_json::from_slice::<SendInputRequest>(input);
+    let _ = serde_json::from_slice::<StreamInputRequest>(input);
+    let _ = serde_json::from_slice::<SendSignalRequest>(input);
+}

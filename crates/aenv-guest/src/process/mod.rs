@@ -22,6 +22,8 @@ mod start;
 mod terminal;
 
 pub(crate) use environment::check_variable;
+#[cfg(feature = "fuzzing")]
+pub(crate) use messages::fuzz_messages;
 pub(crate) use registry::Registry;
 pub(crate) use resume::resume;
 pub(crate) use service::handle;

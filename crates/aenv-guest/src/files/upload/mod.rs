@@ -27,6 +27,9 @@ use crate::http::{self, Query, Request, Response};
 use crate::state::Daemon;
 use crate::users::User;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::multipart::fuzz_form;
+
 /// Each has a thread, a window, and a few chunks that wait.
 const UPLOADS_MAX: usize = 32;
 

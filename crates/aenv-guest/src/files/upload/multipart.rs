@@ -151,6 +151,28 @@ fn parse_head(head: &[u8]) -> Result<Disposition, MultipartError> {
         .ok_or(MultipartError::Malformed("a part has no usable content-disposition"))
 }
 
+/// Any bytes are a form or an error, and no part has more bytes than the form.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_form(input: &[u8]) {
+    let (content_type, body) = input.split_at(input.iter().position(|byte| *byte == b'\n').unwrap_or(0));
+    let content_type = String::from_utf8_lossy(content_type);
+    let boundary = boundary(&content_type).unwrap_or_else(|| "b".to_owned());
+    let mut form = Multipart::new(body, &boundary);
+    if form.skip_preamble().is_err() {
+        return;
+    }
+    let mut total = 0;
+    while let Ok(Some(disposition)) = form.next_part() {
+        let _ = disposition.file_name();
+        let mut part = Vec::new();
+        if form.copy_part(&mut part).is_err() {
+            break;
+        }
+        total += part.len();
+        assert!(total <= input.len());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
