@@ -9,7 +9,15 @@ import aiohttp
 import click
 
 from agentenv.main.demo.scratch import scratch_home, scratch_server
-from bench import boot_cold, exec_rtt
+from bench import (
+    boot_cold,
+    exec_rate,
+    exec_rtt,
+    guest_download,
+    guest_memory,
+    guest_stdout,
+    guest_upload,
+)
 from bench.measure import Measurement, show, write
 from bench.node import BenchServer
 from support.server import prepared_home, settings_for_tests
@@ -17,6 +25,11 @@ from support.server import prepared_home, settings_for_tests
 BENCHES: dict[str, Callable[[BenchServer], Awaitable[list[Measurement]]]] = {
     "boot_cold": boot_cold.measure,
     "exec_rtt": exec_rtt.measure,
+    "exec_rate": exec_rate.measure,
+    "guest_download": guest_download.measure,
+    "guest_memory": guest_memory.measure,
+    "guest_stdout": guest_stdout.measure,
+    "guest_upload": guest_upload.measure,
 }
 _OUTPUT = Path("build/bench.json")
 
