@@ -19,7 +19,7 @@ from agentenv.client.transport import Transport
 from agentenv.images import disk, manifest
 from agentenv.images.manifest import ImageManifest
 from agentenv.main.demo.scratch import ScratchServer
-from support.server import access_to, prepared_home, real_home, real_server, settings_for_tests
+from support.server import access_to, prepared_daemon, prepared_home, real_home, real_server, settings_for_tests
 
 TEMPLATE = "scratch0000000000000"
 SETTINGS = settings_for_tests(prefix="aenvmini", network="10.207.0.0/24", uid_base=360_000)
@@ -42,7 +42,7 @@ def server(prepared: None) -> Iterator[ScratchServer]:
 async def build_image(directory: Path) -> None:
     root = directory / "root"
     root.mkdir(parents=True)
-    shutil.copy(find_static_program(), root / "app")
+    shutil.copy(prepared_daemon(), root / "app")
     (root / "app").chmod(0o755)
     image = directory / "disk.ext4"
     await disk.make_ext4(root, image, size_mib=64, identity=uuid.uuid4())
@@ -63,11 +63,6 @@ async def build_image(directory: Path) -> None:
             inputs="test",
         ),
     )
-
-
-def find_static_program() -> Path:
-    """Return the guest daemon that setup built: a static program that is sure to be here."""
-    return max((prepared_home() / "boot").glob("daemon-*"), key=lambda path: path.stat().st_mtime)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.server import prepared_home
+from support.server import prepared_daemon, prepared_home
 
 COMMAND = [sys.executable, "-m", "agentenv.main", "setup"]
 
@@ -27,8 +27,7 @@ def home(prepared: None) -> Iterator[Path]:
 
 def environment(home: Path) -> dict[str, str]:
     # The daemon's own build is not what is killed here: cargo keeps its house in order by itself.
-    daemon = max((prepared_home() / "boot").glob("daemon-*"), key=lambda path: path.stat().st_mtime)
-    return os.environ | {"AENV_HOME": str(home), "AENV_GUEST__BINARY_PATH": str(daemon)}
+    return os.environ | {"AENV_HOME": str(home), "AENV_GUEST__BINARY_PATH": str(prepared_daemon())}
 
 
 def setup(home: Path, *options: str) -> subprocess.CompletedProcess[str]:

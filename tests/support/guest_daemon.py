@@ -2,24 +2,19 @@
 
 import asyncio
 import os
-import platform
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
+from support.server import prepared_daemon
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
 _READY = "aenv-guest: ready on "
 
 
 def find_daemon() -> Path:
-    """Return the built daemon; skips the test when there is none. AENV_TEST_DAEMON names another one."""
-    built = _CHECKOUT / "target/static" / f"{platform.machine()}-unknown-linux-gnu/guest/aenv-guest"
-    path = Path(os.environ.get("AENV_TEST_DAEMON", built))
-    if not path.is_file():
-        pytest.skip("no guest daemon is built: run `make setup`")
-    return path
+    """Return the daemon that `aenv setup` prepared, which guests run, too. AENV_TEST_DAEMON names another one."""
+    named = os.environ.get("AENV_TEST_DAEMON")
+    return Path(named) if named else prepared_daemon()
 
 
 @asynccontextmanager

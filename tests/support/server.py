@@ -8,6 +8,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TypedDict
 
+from agentenv.guest import provision
 from agentenv.main.demo.scratch import ScratchServer, scratch_home, scratch_server
 from agentenv.main.doctor.leaks import find_leaks
 from agentenv.main.home import Home
@@ -40,6 +41,13 @@ NETWORK = {
 def prepared_home() -> Path:
     """Return the home whose images and kernels tests borrow: where `aenv setup` put them."""
     return Path(os.environ.get("AENV_TEST_HOME") or Settings().home)
+
+
+def prepared_daemon() -> Path:
+    """Return the static guest daemon that is in the initramfs of the prepared home."""
+    manifest = provision.read_boot_manifest(prepared_home())
+    assert manifest is not None, "nothing is prepared; run `make setup`"
+    return prepared_home() / manifest.daemon
 
 
 def settings_for_tests(**network: object) -> Settings:

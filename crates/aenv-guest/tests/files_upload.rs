@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use support::{Answer, Daemon};
+use support::{cannot_test, Answer, Daemon};
 
 const OCTETS: (&str, &str) = ("Content-Type", "application/octet-stream");
 const FORM: (&str, &str) = ("Content-Type", "multipart/form-data; boundary=XX");
@@ -188,7 +188,7 @@ fn test_a_full_disk_is_507() {
     let flags = nix::mount::MsFlags::empty();
     let Ok(()) = nix::mount::mount(Some("tmpfs"), &mount, Some("tmpfs"), flags, Some("size=64k,nr_inodes=4"))
     else {
-        eprintln!("skipped: mounting needs root");
+        cannot_test("root, to mount");
         return;
     };
     let full = put(&daemon, &mount.join("file"), &[], &vec![1; 1 << 20]);

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 
-use support::{eventually, Daemon};
+use support::{cannot_test, eventually, Daemon};
 
 const EXTERNAL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
@@ -44,7 +44,7 @@ fn answer_one(service: &TcpListener, text: &str) {
 #[test]
 fn test_loopback_ports_are_forwarded_while_they_listen() {
     if !enter_namespace() {
-        eprintln!("skipped: needs root, network namespaces and iproute2");
+        cannot_test("root, network namespaces and iproute2");
         return;
     }
     let _daemon = Daemon::start();
@@ -71,7 +71,7 @@ fn test_loopback_ports_are_forwarded_while_they_listen() {
 #[test]
 fn test_ports_that_are_open_anyway_are_left_alone() {
     if !enter_namespace() {
-        eprintln!("skipped: needs root, network namespaces and iproute2");
+        cannot_test("root, network namespaces and iproute2");
         return;
     }
     let _daemon = Daemon::start();

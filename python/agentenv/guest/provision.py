@@ -34,6 +34,7 @@ class BootManifest(BaseModel):
 
     kernel: str
     initramfs: str
+    daemon: str
     inputs: str
     modules: tuple[str, ...]
 
@@ -120,9 +121,8 @@ def remove_replaced(home: Path, *, now: float) -> list[Path]:
     manifest = read_boot_manifest(home)
     if manifest is None:
         return []
-    named = {home / manifest.initramfs, (home / manifest.kernel).parent}
-    daemons = sorted(home.glob("boot/daemon-*"), key=lambda path: path.stat().st_mtime)
-    candidates = [*home.glob("boot/initramfs-*"), *daemons[:-1], *home.glob("kernels/*")]
+    named = {home / manifest.initramfs, home / manifest.daemon, (home / manifest.kernel).parent}
+    candidates = [*home.glob("boot/initramfs-*"), *home.glob("boot/daemon-*"), *home.glob("kernels/*")]
     replaced = [path for path in candidates if path not in named and now - path.stat().st_mtime > _SETTLED_SECONDS]
     for path in replaced:
         if path.is_dir():

@@ -44,7 +44,7 @@ def test_kernel_in_use_is_not_moved_by_a_repeated_setup(tmp_path: Path) -> None:
 
 
 def test_boot_files_are_what_the_manifest_names(tmp_path: Path) -> None:
-    manifest = BootManifest(kernel="kernels/1/vmlinux", initramfs="boot/i", inputs="x", modules=())
+    manifest = BootManifest(kernel="kernels/1/vmlinux", initramfs="boot/i", daemon="boot/d", inputs="x", modules=())
     provision.write_boot_manifest(tmp_path, manifest)
     for name in (manifest.kernel, manifest.initramfs):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -73,13 +73,15 @@ def test_only_what_was_replaced_long_ago_is_removed(tmp_path: Path) -> None:
     old_kernel = provision.publish_kernel(tmp_path, *_stage(tmp_path / "work2", "1"))
     boot = tmp_path / "boot"
     boot.mkdir()
-    names = ["initramfs-now", "initramfs-old", "initramfs-coming", "daemon-old", "daemon-now"]
+    names = ["initramfs-now", "initramfs-old", "initramfs-coming", "daemon-now", "daemon-old"]
     for number, name in enumerate(names):
         (boot / name).write_bytes(b"")
         os.utime(boot / name, (number, number))
     os.utime(old_kernel, (0, 0))
     os.utime(boot / "initramfs-coming", (9000, 9000))
-    current = BootManifest(kernel="kernels/2/vmlinux", initramfs="boot/initramfs-now", inputs="i", modules=())
+    current = BootManifest(
+        kernel="kernels/2/vmlinux", initramfs="boot/initramfs-now", daemon="boot/daemon-now", inputs="i", modules=()
+    )
     provision.write_boot_manifest(tmp_path, current)
 
     removed = provision.remove_replaced(tmp_path, now=10_000)

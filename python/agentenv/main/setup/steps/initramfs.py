@@ -6,6 +6,7 @@ from pathlib import Path
 from agentenv.base import files
 from agentenv.base.units import format_bytes
 from agentenv.guest import initramfs, modules, provision
+from agentenv.guest.errors import KernelDamaged
 from agentenv.guest.modules import Module
 from agentenv.guest.provision import BootManifest
 from agentenv.main.setup.context import Context
@@ -30,7 +31,10 @@ class Initramfs:
         kernel, daemon = self._kernel.find(), self._daemon.find()
         if kernel is None or daemon is None:
             return Finding(False, "waits for the guest kernel and the guest daemon")
-        manifest = provision.read_boot_manifest(self._context.home)
+        try:
+            manifest = provision.read_boot_manifest(self._context.home)
+        except KernelDamaged as error:
+            return Finding(False, error.message)
         if manifest is None or manifest.inputs != _inputs(kernel, daemon):
             return Finding(False, "not packed from the present kernel and daemon")
         if not (self._context.home / manifest.initramfs).is_file():
@@ -51,6 +55,7 @@ class Initramfs:
         manifest = BootManifest(
             kernel=str((kernel / "vmlinux").relative_to(self._context.home)),
             initramfs=str(path.relative_to(self._context.home)),
+            daemon=str(daemon.relative_to(self._context.home)),
             inputs=inputs,
             modules=tuple(driver.name for driver in drivers),
         )
