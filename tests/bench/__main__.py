@@ -41,9 +41,7 @@ def bench(only: str) -> None:
     names = [name for name in only.split(",") if name] or list(BENCHES)
     if unknown := [name for name in names if name not in BENCHES]:
         raise click.UsageError(f"unknown: {', '.join(unknown)}; there are {', '.join(BENCHES)}")
-    measurements = asyncio.run(_measure(names))
-    write(measurements, _OUTPUT)
-    show(measurements)
+    show(asyncio.run(_measure(names)))
 
 
 async def _measure(names: list[str]) -> list[Measurement]:
@@ -53,7 +51,9 @@ async def _measure(names: list[str]) -> list[Measurement]:
         async with aiohttp.ClientSession() as session:
             target = BenchServer(server, settings, session)
             for name in names:
-                measurements += await BENCHES[name](target)
+                found = await BENCHES[name](target)
+                write(found, _OUTPUT)  # at once: a bench that fails must not take the others with it
+                measurements += found
     return measurements
 
 
