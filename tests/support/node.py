@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -14,7 +15,18 @@ from agentenv.guest.base import GuestAddress, GuestMetrics, GuestSetup
 from agentenv.images.base import Image
 from agentenv.images.errors import TemplateNotFound
 from agentenv.network.base import EgressPolicy, GuestIdentity, Slot
-from agentenv.vmm.base import Accelerator, Capability, EndCause, MachineEnd, MachineHandle, MachineSpec
+from agentenv.vmm.base import (
+    Accelerator,
+    Capability,
+    CaptureTarget,
+    EndCause,
+    MachineEnd,
+    MachineFacts,
+    MachineHandle,
+    MachineSpec,
+    RestoreSource,
+)
+from support import fake_capture
 
 
 class Stops:
@@ -128,6 +140,12 @@ class FakeMachine:
     async def resume(self) -> None:
         raise NotImplementedError
 
+    async def capture(
+        self, target: CaptureTarget, *, while_stopped: Callable[[], Awaitable[None]], stay_stopped: bool = False
+    ) -> fake_capture.FakeCapture:
+        await self._driver.stops.pass_by("machine.capture")
+        return await fake_capture.capture(target, while_stopped)
+
     def die(self, cause: EndCause) -> None:
         self._driver.running.pop(self._name, None)
         if not self.ended.done():
@@ -167,6 +185,16 @@ class FakeDriver:
         machine = FakeMachine(self, spec.name, MachineHandle(self.name, spec.directory, process))
         self.running[spec.name] = machine
         return machine
+
+    def facts_for(self, spec: MachineSpec) -> MachineFacts:
+        return fake_capture.FACTS
+
+    def check(self, spec: MachineSpec, saved: MachineFacts) -> None:
+        """Accept everything."""
+
+    async def restore(self, spec: MachineSpec, source: RestoreSource) -> FakeMachine:
+        await self.stops.pass_by("driver.restore")
+        return await self.boot(spec)
 
     async def adopt(self, handle: MachineHandle) -> FakeMachine | None:
         await self.stops.pass_by("driver.adopt")
