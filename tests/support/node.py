@@ -10,7 +10,7 @@ from pathlib import Path
 from agentenv.base.errors import Exhausted, Unavailable
 from agentenv.base.ids import SandboxId, TemplateId
 from agentenv.base.process import ProcessIdentity, identify
-from agentenv.blocks.base import Disk, DiskFormat
+from agentenv.blocks.base import Disk
 from agentenv.guest.base import GuestAddress, GuestMetrics, GuestSetup
 from agentenv.images.base import Image
 from agentenv.images.errors import TemplateNotFound
@@ -101,14 +101,14 @@ class FakeNetwork:
 
 @dataclass
 class FakeBlocks:
-    """Implements `BlockStore`."""
+    """Implements `PlainDisks`."""
 
     stops: Stops
     disks: dict[str, Disk] = field(default_factory=dict)
 
     async def create(self, sandbox_id: SandboxId, base: Path, *, owner: int) -> Disk:
         await self.stops.pass_by("blocks.create")
-        self.disks[sandbox_id] = Disk(Path(f"/fake/{sandbox_id}"), DiskFormat.RAW, 2**30)
+        self.disks[sandbox_id] = Disk(Path(f"/fake/{sandbox_id}"), 2**30)
         return self.disks[sandbox_id]
 
     async def find(self, sandbox_id: SandboxId) -> Disk | None:
