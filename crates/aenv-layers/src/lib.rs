@@ -27,7 +27,7 @@ pub use container::{export, strip_wrapping, Wrapping};
 pub use disk::Disk;
 pub use error::{Damage, LayerError, Operation};
 pub use extent::Extent;
-pub use gaps::bridge_gaps;
+pub use gaps::{bridge_gaps, bridge_gaps_to};
 pub use index::Entry;
 pub use limits::{
     Limits, MAX_ENTRIES_PER_LAYER, MAX_ENTRIES_PER_STACK, MAX_LAYERS, MAX_RUN_SECTORS, SECTOR_SIZE,
