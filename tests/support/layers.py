@@ -10,7 +10,7 @@ BLOCK_BYTES = 4096
 def write_image(path: Path, blocks: int, seed: int = 1) -> bytes:
     """Write a disk image of runs of data, of zeros and of holes, and return what it reads as."""
     dice = random.Random(seed)
-    content = b""
+    content = bytearray()
     with path.open("wb") as file:
         while len(content) < blocks * BLOCK_BYTES:
             run = min(dice.randint(1, 9) * BLOCK_BYTES, blocks * BLOCK_BYTES - len(content))
@@ -22,4 +22,4 @@ def write_image(path: Path, blocks: int, seed: int = 1) -> bytes:
                 file.write(piece)
             content += piece
         file.truncate(len(content))
-    return content
+    return bytes(content)

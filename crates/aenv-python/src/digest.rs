@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::input::{read_through, Input};
 use crate::watch::{CancellationToken, Watch, Watcher};
 
-/// Return the SHA-256 of a file in hexadecimal digits.
+/// Return the digest of a file: `sha256:` and hexadecimal digits.
 #[pyfunction]
 #[pyo3(signature = (path, *, progress=None, token=None))]
 pub(crate) fn digest(
@@ -23,9 +23,9 @@ pub(crate) fn digest(
     run(py, Watch::new(progress, token), move |watcher| {
         let input = Input::open(&path)?;
         watcher.expect(input.length)?;
-        let sha256 = hash(&input, watcher)?;
+        let digest = hash(&input, watcher)?;
         watcher.complete()?;
-        Ok(sha256)
+        Ok(digest)
     })
 }
 
@@ -36,12 +36,12 @@ pub(crate) fn hash(input: &Input, watcher: &mut Watcher) -> Result<String, Failu
         hasher.update(bytes);
         watcher.step(bytes.len() as u64)
     })?;
-    Ok(hexadecimal(&hasher.finalize()))
+    Ok(text_of(hasher))
 }
 
-/// The digits of a digest.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+/// A digest as manifests write it.
+pub(crate) fn text_of(hasher: Sha256) -> String {
+    hasher.finalize().iter().fold("sha256:".to_owned(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes any text");
         text
     })

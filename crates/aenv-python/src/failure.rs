@@ -27,7 +27,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Layer(#[from] LayerError),
     /// The system refused something on a file that is no layer, or not yet one.
-    #[error("cannot {attempt} {}: {source}", path.display())]
+    #[error("cannot {attempt} {}: {}", shown(path), said(source))]
     File {
         /// What was tried.
         attempt: &'static str,
@@ -60,6 +60,21 @@ impl Failure {
     }
 }
 
+/// What the system said, without its number.
+fn said(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+/// A path for people. A name that somebody else chose must not steer their terminal.
+pub(crate) fn shown(path: &Path) -> String {
+    path.display()
+        .to_string()
+        .chars()
+        .map(|character| if character.is_control() { '?' } else { character })
+        .collect()
+}
+
 impl From<Failure> for PyErr {
     fn from(failure: Failure) -> Self {
         match failure {
@@ -80,7 +95,7 @@ fn of_layer(error: &LayerError) -> PyErr {
         LayerError::Unsupported { .. } => UnsupportedLayer::new_err(message),
         LayerError::TooLarge { .. } => LayerTooLarge::new_err(message),
         LayerError::Cancelled { .. } => Cancelled::new_err(message),
-        LayerError::Io { source, .. } => of_file(source, format!("{message}: {source}")),
+        LayerError::Io { source, .. } => of_file(source, format!("{message}: {}", said(source))),
         LayerError::OutOfRange { .. }
         | LayerError::Misaligned { .. }
         | LayerError::Shrinking { .. }

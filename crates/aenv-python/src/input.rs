@@ -9,7 +9,7 @@ use std::sync::Arc;
 use aenv_layers::{Limits, LocalFile, ReadAt, SealedLayer, Stack, Wrapping, MAX_LAYERS};
 use rustix::fs::{fadvise, Advice, OFlags};
 
-use crate::failure::Failure;
+use crate::failure::{shown, Failure};
 
 /// Bytes that are read at a time; a token is looked at between two of them.
 pub(crate) const COPY_SIZE: usize = 1 << 20;
@@ -33,7 +33,7 @@ impl Input {
             .map_err(Failure::on("open", path))?;
         let metadata = file.metadata().map_err(Failure::on("look at", path))?;
         if !metadata.is_file() {
-            return Err(Failure::Invalid(format!("{} is no regular file", path.display())));
+            return Err(Failure::Invalid(format!("{} is no regular file", shown(path))));
         }
         // Only speed is lost where this is refused.
         let _ = fadvise(&file, 0, None, Advice::Sequential);
@@ -42,7 +42,7 @@ impl Input {
 
     /// What errors call the layer in the file.
     pub(crate) fn name(&self) -> String {
-        self.path.display().to_string()
+        shown(&self.path)
     }
 
     /// The bytes of the file; reads share the descriptor.

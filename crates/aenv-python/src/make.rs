@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::describe::{describe, LayerDescription};
 use crate::detached::run;
-use crate::failure::Failure;
+use crate::failure::{shown, Failure};
 use crate::input::{open_stack, Input};
 use crate::output::Output;
 use crate::raw_image::RawImage;
@@ -68,8 +68,8 @@ fn parse_compression(name: &str) -> Result<ZfileOptions, Failure> {
 #[pyclass(frozen, eq, hash, get_all, module = "agentenv_core")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WrittenLayer {
-    /// SHA-256 of the file, in hexadecimal digits.
-    sha256: String,
+    /// `sha256:` and the hexadecimal digits of the SHA-256 of the file.
+    digest: String,
     /// Bytes of the file.
     file_bytes: u64,
     /// Bytes of the layer without archive and compression.
@@ -160,10 +160,9 @@ pub(crate) fn seal(
     run(py, Watch::new(None, None), move |_| {
         let sealed = directory.join(&output);
         if std::fs::symlink_metadata(&sealed).is_ok() {
-            let exists = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-            return Err(Failure::on("create", &sealed)(exists));
+            return Err(Failure::on("create", &sealed)(rustix::io::Errno::EXIST));
         }
-        let name = directory.join(&data).display().to_string();
+        let name = shown(&directory.join(&data));
         let opened = LocalDirectory::open(&directory).map_err(Failure::on("open", &directory))?;
         let location = PairLocation { directory: Arc::new(opened), data, index };
         let options = OpenLayer {
@@ -234,11 +233,11 @@ fn publish(
     virtual_size_bytes: u64,
     watcher: &mut Watcher,
 ) -> Result<WrittenLayer, Failure> {
-    let (file_bytes, sha256) = output.summarise(watcher)?;
+    let (file_bytes, digest) = output.summarise(watcher)?;
     output.publish()?;
     watcher.complete()?;
     Ok(WrittenLayer {
-        sha256,
+        digest,
         file_bytes,
         layer_bytes: summary.length,
         entries: summary.entries,

@@ -14,8 +14,8 @@ use rustix::fs::{linkat, openat, renameat_with, unlinkat, AtFlags, Mode, OFlags,
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use crate::digest::{hash, hexadecimal};
-use crate::failure::Failure;
+use crate::digest::{hash, text_of};
+use crate::failure::{shown, Failure};
 use crate::input::Input;
 use crate::watch::Watcher;
 
@@ -36,11 +36,11 @@ impl Output {
     /// Begins a file. Until `publish` it has no name, so that whatever kills us removes it.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let Some(name) = path.file_name() else {
-            return Err(Failure::Invalid(format!("{} names no file", path.display())));
+            return Err(Failure::Invalid(format!("{} names no file", shown(path))));
         };
         // Found again at the end, but an hour of work should not be lost to it.
         if fs::symlink_metadata(path).is_ok() {
-            return Err(Failure::on("create", path)(io::Error::from(io::ErrorKind::AlreadyExists)));
+            return Err(Failure::on("create", path)(Errno::EXIST));
         }
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -57,7 +57,7 @@ impl Output {
 
     /// What errors call the file.
     pub(crate) fn name(&self) -> String {
-        self.path.display().to_string()
+        shown(&self.path)
     }
 
     /// Makes the file so long; what is not written reads as zeros.
@@ -80,12 +80,12 @@ impl Output {
         self.file.restart().map_err(Failure::on("write", &self.path))
     }
 
-    /// The length of what was written, and its SHA-256. The file is read again unless it was written straight through.
+    /// The length of what was written, and its digest. The file is read again unless it was written straight through.
     pub(crate) fn summarise(&self, watcher: &mut Watcher) -> Result<(u64, String), Failure> {
         let failed = |error: io::Error| Failure::on("write", &self.path)(error);
         let length = self.file.length().map_err(failed)?;
-        if let Some(sha256) = self.file.digest().map_err(failed)? {
-            return Ok((length, sha256));
+        if let Some(digest) = self.file.digest().map_err(failed)? {
+            return Ok((length, digest));
         }
         let file = self.file.file.try_clone().map_err(failed)?;
         watcher.expect(length)?;
@@ -204,7 +204,7 @@ impl GatheringFile {
 
     fn digest(&self) -> io::Result<Option<String>> {
         let hasher = self.written_out()?.hasher.clone();
-        Ok(hasher.map(|hasher| hexadecimal(&hasher.finalize())))
+        Ok(hasher.map(text_of))
     }
 }
 

@@ -21,7 +21,7 @@ impl RawImage {
         if input.length == 0 || input.length % SECTOR_SIZE != 0 {
             return Err(Failure::Invalid(format!(
                 "{} is no disk image: {} bytes are not whole sectors of {SECTOR_SIZE}",
-                input.path.display(),
+                input.name(),
                 input.length
             )));
         }

@@ -17,8 +17,8 @@ use crate::watch::{CancellationToken, Watch, Watcher};
 #[pyclass(frozen, eq, hash, get_all, module = "agentenv_core")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Verification {
-    /// SHA-256 of the file, in hexadecimal digits.
-    sha256: String,
+    /// `sha256:` and the hexadecimal digits of the SHA-256 of the file.
+    digest: String,
     /// What the layer says about itself.
     description: LayerDescription,
 }
@@ -41,9 +41,9 @@ pub(crate) fn verify(
             watcher.expect(description.layer_bytes)?;
             read_through(&*source, description.layer_bytes, &path, |bytes| watcher.step(bytes.len() as u64))?;
         }
-        let sha256 = hash(&input, watcher)?;
+        let digest = hash(&input, watcher)?;
         watcher.complete()?;
-        Ok(Verification { sha256, description })
+        Ok(Verification { digest, description })
     })
 }
 

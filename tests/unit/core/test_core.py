@@ -33,7 +33,7 @@ def test_commit_and_cat_give_the_image_back(tmp_path: Path) -> None:
     assert (tmp_path / "again").read_bytes() == content
     nonzero = sum(any(content[at : at + BLOCK_BYTES]) for at in range(0, len(content), BLOCK_BYTES))
     assert written.data_bytes == nonzero * BLOCK_BYTES
-    assert written.sha256 == hashlib.sha256((tmp_path / "layer").read_bytes()).hexdigest()
+    assert written.digest == "sha256:" + hashlib.sha256((tmp_path / "layer").read_bytes()).hexdigest()
     assert written.file_bytes == written.layer_bytes == (tmp_path / "layer").stat().st_size
 
 
@@ -58,7 +58,7 @@ def test_any_image_comes_back_from_any_wrapping(
     written = core.commit(tmp_path / "raw", tmp_path / "layer", new=new, hide_below=hide)
     core.cat([tmp_path / "layer"], tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "raw").read_bytes()
-    assert core.verify(tmp_path / "layer").sha256 == written.sha256 == core.digest(tmp_path / "layer")
+    assert core.verify(tmp_path / "layer").digest == written.digest == core.digest(tmp_path / "layer")
 
 
 def test_holes_and_written_zeros_give_the_same_layer(tmp_path: Path) -> None:
