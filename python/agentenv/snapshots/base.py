@@ -1,6 +1,7 @@
 """The seam of `snapshots`: what a snapshot is, and what a repository of snapshots promises. Runs nothing."""
 
-from collections.abc import Collection, Mapping
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -10,7 +11,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import Field
 
 from agentenv.base.ids import SandboxId, SnapshotId, TemplateId
-from agentenv.blocks.base import FileLayer, LayerSource, ObjectLayer, RegistryLayer
+from agentenv.blocks.base import FileLayer, LayerSource, ObjectLayer, RegistryLayer, Stack
 from agentenv.vmm.base import MachineFacts
 
 
@@ -71,6 +72,11 @@ class SnapshotManifest:
     boot: BootFacts
     envd_version: str
     config: str = "{}"
+
+    def memory_name(self) -> str:
+        """Return the name of the image of this memory: equal for equal layers, so that machines share its pages."""
+        digests = "".join(record.digest for record in self.memory_layers)
+        return f"memory-{hashlib.sha256(digests.encode()).hexdigest()[:32]}"
 
     def records(self) -> tuple[FileRecord, ...]:
         """Return every file of the repository that this snapshot needs, each once."""
@@ -142,7 +148,7 @@ class Repository(Protocol):
     storage is back; a reader sees a whole snapshot or none; a file that a snapshot or a lease names is never removed;
     a damaged snapshot hurts no other one, and can be deleted. All verbs can be called again after a crash.
 
-    Raises `RepositoryUnavailable` when the storage does not answer, `RepositoryFull` when it takes no more.
+    Raises `StoreUnavailable` of `objects` when the storage does not answer, `StoreFull` when it takes no more.
     """
 
     async def incoming(self, snapshot_id: SnapshotId) -> Path:
@@ -211,6 +217,10 @@ class Repository(Protocol):
         """Return where `blocks` reads a layer. Lease it first. Raises `SnapshotDamaged` when it is not there."""
         ...
 
+    async def stack(self, layers: Sequence[LayerRef], size_bytes: int) -> Stack:
+        """Return the stack of a manifest's disk or memory layers; as `layer` does it for each of them."""
+        ...
+
     async def fetch(self, record: FileRecord) -> Path:
         """Return a file as a local file, checked; lease it first. Raises `SnapshotDamaged`."""
         ...
@@ -224,7 +234,7 @@ class Repository(Protocol):
         ...
 
     async def settle(self, holders: Collection[str], captures: Collection[SnapshotId]) -> None:
-        """At a start: release every holder but these, and discard every capture but these."""
+        """At a start, when all that lives has leased again: release all holders, discard all captures, but these."""
         ...
 
     async def verify(self, snapshot_id: SnapshotId) -> None:

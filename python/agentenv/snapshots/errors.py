@@ -2,27 +2,32 @@
 
 AgentEnvError
 ├── Invalid
-│   └── NameInvalid             no snapshot can have this name
+│   ├── NameInvalid             no snapshot can have this name
+│   └── ManifestInvalid         a manifest that could not be read back must not be published
 ├── NotFound
 │   └── SnapshotNotFound        no snapshot has this id or name
 ├── Conflict
 │   ├── NameTaken               another snapshot has the name
 │   └── SnapshotExists          the id belongs to another snapshot
-├── Exhausted
-│   └── RepositoryFull          the storage of the repository takes no more
-├── Unavailable
-│   └── RepositoryUnavailable   the storage of the repository does not answer, or refuses
 └── Corrupt
     └── SnapshotDamaged         a file of a snapshot is missing, or not what was stored
+
+What the storage itself says (`StoreUnavailable`, `StoreFull`) comes from `objects` and passes through.
 """
 
-from agentenv.base.errors import Conflict, Corrupt, Exhausted, Invalid, NotFound, Unavailable
+from agentenv.base.errors import Conflict, Corrupt, Invalid, NotFound
 
 
 class NameInvalid(Invalid):
     """No snapshot can have this name."""
 
     code = "snapshot_name_invalid"
+
+
+class ManifestInvalid(Invalid):
+    """A manifest that could not be read back must not be published."""
+
+    code = "snapshot_manifest_invalid"
 
 
 class SnapshotNotFound(NotFound):
@@ -41,18 +46,6 @@ class SnapshotExists(Conflict):
     """The id belongs to another snapshot."""
 
     code = "snapshot_exists"
-
-
-class RepositoryFull(Exhausted):
-    """The storage of the repository takes no more."""
-
-    code = "snapshot_repository_full"
-
-
-class RepositoryUnavailable(Unavailable):
-    """The storage of the repository does not answer, or refuses."""
-
-    code = "snapshot_repository_unavailable"
 
 
 class SnapshotDamaged(Corrupt):
