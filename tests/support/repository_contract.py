@@ -282,7 +282,7 @@ class RepositoryContract:
             lambda: repository.stack(made.memory_layers, 1 << 29),
         ):
             with pytest.raises(SnapshotDamaged, match=lost.digest):
-                await attempt()  # type: ignore[no-untyped-call]
+                await attempt()
         await parts.repository.delete(made.snapshot_id)
 
     async def test_a_file_of_other_content_is_named(self, parts: Parts) -> None:
