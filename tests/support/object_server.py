@@ -42,8 +42,8 @@ class ObjectServer:
 @contextlib.contextmanager
 def run_object_server(directory: Path) -> Iterator[ObjectServer]:
     """Run a server whose files lie in `directory` until the block ends."""
-    credentials = directory / "credentials"
-    credentials.write_text(f"[default]\naws_access_key_id = {KEY_ID}\naws_secret_access_key = {SECRET}\n")
+    credentials = directory / "credentials.json"
+    credentials.write_text(json.dumps({"access_key_id": KEY_ID, "secret_access_key": SECRET}))
     identity = {
         "name": "tests",
         "credentials": [{"accessKey": KEY_ID, "secretKey": SECRET}],

@@ -305,7 +305,7 @@ def _open(settings: ObjectsSettings) -> S3Store:
         return S3Store(
             settings.bucket,
             endpoint=settings.endpoint,
-            region=settings.region,
+            region=key.region,
             config=_to_config(key),
             client_options={"allow_http": settings.endpoint.startswith("http://"), "timeout": timeout},
             retry_config={"max_retries": settings.max_retries, "retry_timeout": timeout},
@@ -315,9 +315,12 @@ def _open(settings: ObjectsSettings) -> S3Store:
 
 
 def _to_config(key: Credentials) -> "S3Config":
-    config: S3Config = {"access_key_id": key.access_key_id, "secret_access_key": key.secret_access_key}
+    config: S3Config = {
+        "access_key_id": key.access_key_id,
+        "secret_access_key": key.secret_access_key.get_secret_value(),
+    }
     if key.session_token is not None:
-        config["session_token"] = key.session_token
+        config["session_token"] = key.session_token.get_secret_value()
     return config
 
 

@@ -1,39 +1,34 @@
-"""Reads the key of an object store from a file in the form that the AWS tools use. Never logs what it reads."""
+"""Reads the key of an object store from its file, which `aenv-blockd` reads as well. Never logs what it reads."""
 
-import configparser
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from agentenv.objects.errors import StoreUnfit
 
 _LIMIT_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """A key; the session token goes with temporary ones."""
+class Credentials(BaseModel):
+    """A key, and the region that requests are signed for; the session token goes with temporary keys."""
 
-    access_key_id: str
-    secret_access_key: str = field(repr=False)
-    session_token: str | None = field(default=None, repr=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    access_key_id: str = Field(min_length=1)
+    secret_access_key: SecretStr = Field(min_length=1)
+    session_token: SecretStr | None = None
+    region: str = Field("us-east-1", min_length=1)
 
 
 def read(path: Path) -> Credentials:
-    """Return the `[default]` credentials. Raises `StoreUnfit`."""
-    parser = configparser.ConfigParser(interpolation=None, default_section="")
+    """Return the credentials in a file. Raises `StoreUnfit`."""
     try:
-        with path.open(encoding="utf-8") as file:
-            parser.read_string(file.read(_LIMIT_BYTES))
-        section = parser["default"]
-        return Credentials(
-            access_key_id=section["aws_access_key_id"],
-            secret_access_key=section["aws_secret_access_key"],
-            session_token=section.get("aws_session_token"),
-        )
+        with path.open("rb") as file:
+            return Credentials.model_validate_json(file.read(_LIMIT_BYTES))
     except OSError as error:
         raise StoreUnfit(f"the credentials file {path} cannot be read: {error.strerror}") from error
-    except KeyError as error:
-        raise StoreUnfit(f"the credentials file {path} lacks {error}") from None
-    except (configparser.Error, UnicodeDecodeError):
-        # What the parser says quotes the line, and with it the secret.
-        raise StoreUnfit(f"the credentials file {path} is not in the form of the AWS tools") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the document"
+        # Not `from`: what it quotes may hold the secret.
+        raise StoreUnfit(f"the credentials file {path} cannot be used: {where}: {first['msg']}") from None

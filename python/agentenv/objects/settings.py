@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+_Endpoint = Annotated[str, StringConstraints(pattern=r"^(https?://[A-Za-z0-9.:\[\]_-]+)?$")]
 _Prefix = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?$")]
 
 
@@ -13,14 +14,16 @@ class ObjectsSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    endpoint: str = Field("", description="Address of the store, as `https://host:port`; plain http is accepted.")
+    endpoint: _Endpoint = Field(
+        "", description="Address of the store, as `https://host:port`, without the bucket; plain http is accepted."
+    )
     bucket: str = Field("", description="Name of a bucket that exists.")
-    prefix: _Prefix = Field("agentenv", description="What all our keys in the bucket begin with; may be empty.")
-    region: str = Field("us-east-1", description="Region that requests are signed for.")
+    prefix: _Endpoint = Annotated[str, StringConstraints(pattern=r"^(https?://[A-Za-z0-9.:\[\]_-]+)?$")]
+_Prefix = Field("agentenv", description="What all our keys in the bucket begin with; may be empty.")
     credentials_path: Path = Field(
-        Path("/etc/agentenv/objects-credentials"),
-        description="File in the form of the AWS tools, with `aws_access_key_id` and `aws_secret_access_key` under "
-        "`[default]`; only root should be able to read it.",
+        Path("/etc/agentenv/objects-credentials.json"),
+        description="JSON file with `access_key_id`, `secret_access_key`, and where needed `session_token` and "
+        "`region`; only root should be able to read it.",
     )
     conditional_writes: bool = Field(
         default=True,

@@ -2,8 +2,15 @@
 
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+_OptionalPath = Annotated[
+    Path | None,
+    BeforeValidator(lambda value: None if value == "" else value),
+    AfterValidator(lambda path: None if path is None else path.absolute()),
+]
 
 
 class RepositoryKind(StrEnum):
@@ -22,7 +29,7 @@ class SnapshotsSettings(BaseModel):
         default=RepositoryKind.POSIX_FS,
         description="`posix_fs`: a directory, of this host or shared by nodes. `oss`: the bucket of table [objects].",
     )
-    directory: Path | None = Field(
+    directory: _OptionalPath = Field(
         default=None, description="Directory of a `posix_fs` repository. Empty: `snapshots` below `home`."
     )
     refresh_seconds: float = Field(
@@ -41,16 +48,4 @@ class SnapshotsSettings(BaseModel):
         default=86400,
         gt=0,
         description="What the sandboxes of another node read is kept until that node has been silent for so long.",
-    )
-    paused_retention_seconds: float = Field(
-        default=0, ge=0, description="Delete paused sandboxes that nobody resumed for so long. 0: never."
-    )
-    snapshot_retention_seconds: float = Field(
-        default=0, ge=0, description="Delete snapshots without a name and without children at this age. 0: never."
-    )
-    compact_above_layers: int = Field(
-        default=16, ge=2, le=200, description="Merge the layers of a snapshot's disk or memory when it has more."
-    )
-    compact_above_dead_percent: int = Field(
-        default=50, ge=1, le=100, description="Merge layers, too, when so much of them is hidden by newer ones."
     )

@@ -143,10 +143,10 @@ async def test_a_wrong_key_is_refused_without_showing_it(server: ObjectServer, t
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("[default]\naws_access_key_id = a\n", "lacks"),
-        ("aws_secret_access_key = hidden\n", "form"),
-        ("[other]\n", "lacks"),
-        ("\0\xff", "form"),
+        ('{"access_key_id": "a"}', "secret_access_key: Field required"),
+        ('{"access_key_id": "a", "secret_access_key": "hidden", "hidden": 1}', "Extra inputs"),
+        ('{"access_key_id": "a", "secret_access_key": hidden}', "JSON"),
+        ("\0\xff", "JSON"),
     ],
 )
 async def test_a_credentials_file_that_is_none(server: ObjectServer, tmp_path: Path, content: str, words: str) -> None:
