@@ -50,7 +50,7 @@ def _objects(words: list[str], option: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     "host, machine, accelerator, cpu",
     [
-        (TCG, "microvm,acpi=on,pcie=off,usb=off,rtc=on", "tcg,thread=multi,tb-size=128", "max"),
+        (TCG, "microvm,acpi=on,pcie=off,usb=off,rtc=on", "tcg,thread=multi,tb-size=128", "max,-erms,-fsrm"),
         (KVM, "microvm,acpi=on,pcie=off,usb=off,rtc=on", "kvm", "host"),
         (ARM, "virt,gic-version=3,usb=off,its=off", "tcg,thread=multi,tb-size=128", "max,pauth-impdef=on"),
         (replace(ARM, accelerator=Accelerator.KVM), "virt,gic-version=host,usb=off,its=off", "kvm", "host"),
