@@ -18,8 +18,7 @@ class ObjectsSettings(BaseModel):
         "", description="Address of the store, as `https://host:port`, without the bucket; plain http is accepted."
     )
     bucket: str = Field("", description="Name of a bucket that exists.")
-    prefix: _Endpoint = Annotated[str, StringConstraints(pattern=r"^(https?://[A-Za-z0-9.:\[\]_-]+)?$")]
-_Prefix = Field("agentenv", description="What all our keys in the bucket begin with; may be empty.")
+    prefix: _Prefix = Field("agentenv", description="What all our keys in the bucket begin with; may be empty.")
     credentials_path: Path = Field(
         Path("/etc/agentenv/objects-credentials.json"),
         description="JSON file with `access_key_id`, `secret_access_key`, and where needed `session_token` and "
