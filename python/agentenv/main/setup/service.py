@@ -15,7 +15,6 @@ from agentenv.main.setup.errors import HostUnknown
 from agentenv.main.setup.host import Distribution
 from agentenv.main.setup.step import Display, Mode, Step, StepReport, run_stages
 from agentenv.main.setup.steps.base_image import BaseImage
-from agentenv.main.setup.steps.core_module import CoreModule
 from agentenv.main.setup.steps.daemon import GuestDaemon
 from agentenv.main.setup.steps.initramfs import Initramfs
 from agentenv.main.setup.steps.kernel import GuestKernel
@@ -65,7 +64,7 @@ def make_stages(context: Context) -> tuple[tuple[Step, ...], ...]:
     kernel, daemon = GuestKernel(context), GuestDaemon(context)
     return (
         (HostPackages(context),),
-        (CoreModule(context), kernel, daemon, BaseImage(context)),
+        (kernel, daemon, BaseImage(context)),
         (Initramfs(context, kernel, daemon),),
     )
 

@@ -1,1 +1,0 @@
-"""`aenv layer`: layer files looked at, checked and flattened by people."""
