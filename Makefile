@@ -9,6 +9,8 @@ export PATH := $(CURDIR)/build/rust/bin:$(PATH)
 BIN := .venv/bin
 # The daemon is linked statically. Cargo builds everything anew when flags change, so these have a place of their own.
 export RUSTFLAGS := -C target-feature=+crt-static
+# The Python module is checked like the rest, and built by scripts/build-core; neither asks which Python is here.
+export PYO3_NO_PYTHON := 1
 CARGO_TARGET := --target $(shell uname -m)-unknown-linux-gnu --target-dir target/static
 
 help:  ## Show this list.
@@ -22,7 +24,8 @@ demo: dev-tools  ## Set up, start a server, drive a sandbox with the official E2
 
 test: lint  ## Run every check and test: lint, Rust, Python, real virtual machines.
 	@$(BIN)/aenv setup
-	cargo test --locked --workspace $(CARGO_TARGET)
+	# The Python module has its tests among the Python tests.
+	cargo test --locked --workspace --exclude aenv-python $(CARGO_TARGET)
 	$(BIN)/pytest
 
 unit: dev-tools  ## Run the fast Python tests that need no root and no virtual machine.
@@ -32,6 +35,7 @@ lint: dev-tools  ## Check format, types, import layers, Rust lints, and words th
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	MYPYPATH=python PYTHONPATH=python $(BIN)/stubtest agentenv_core
 	$(BIN)/lint-imports
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets $(CARGO_TARGET) -- -D warnings

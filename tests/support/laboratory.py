@@ -40,7 +40,7 @@ class Laboratory:
 
     def driver_of(self, program: Path) -> QemuDriver:
         """Return an impatient driver of a program that only claims to be QEMU."""
-        facts = HostFacts(program, (7, 2, 0), Architecture.X86_64, Accelerator.TCG, None, 128)
+        facts = HostFacts(program, (7, 2, 0), Architecture.X86_64, Accelerator.TCG, None, 128, "any")
         return QemuDriver(facts, self.quick_settings(), self.supervisor)
 
     def describe(self, mode: str) -> MachineSpec:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -9,12 +10,23 @@ from pathlib import Path
 from agentenv.base.errors import Exhausted, Unavailable
 from agentenv.base.ids import SandboxId, TemplateId
 from agentenv.base.process import ProcessIdentity, identify
-from agentenv.blocks.base import Disk, DiskFormat
+from agentenv.blocks.base import Disk
 from agentenv.guest.base import GuestAddress, GuestMetrics, GuestSetup
 from agentenv.images.base import Image
 from agentenv.images.errors import TemplateNotFound
 from agentenv.network.base import EgressPolicy, GuestIdentity, Slot
-from agentenv.vmm.base import Accelerator, Capability, EndCause, MachineEnd, MachineHandle, MachineSpec
+from agentenv.vmm.base import (
+    Accelerator,
+    Capability,
+    CaptureTarget,
+    EndCause,
+    MachineEnd,
+    MachineFacts,
+    MachineHandle,
+    MachineSpec,
+    RestoreSource,
+)
+from support import fake_capture
 
 
 class Stops:
@@ -89,14 +101,14 @@ class FakeNetwork:
 
 @dataclass
 class FakeBlocks:
-    """Implements `BlockStore`."""
+    """Implements `PlainDisks`."""
 
     stops: Stops
     disks: dict[str, Disk] = field(default_factory=dict)
 
     async def create(self, sandbox_id: SandboxId, base: Path, *, owner: int) -> Disk:
         await self.stops.pass_by("blocks.create")
-        self.disks[sandbox_id] = Disk(Path(f"/fake/{sandbox_id}"), DiskFormat.RAW, 2**30)
+        self.disks[sandbox_id] = Disk(Path(f"/fake/{sandbox_id}"), 2**30)
         return self.disks[sandbox_id]
 
     async def find(self, sandbox_id: SandboxId) -> Disk | None:
@@ -127,6 +139,12 @@ class FakeMachine:
 
     async def resume(self) -> None:
         raise NotImplementedError
+
+    async def capture(
+        self, target: CaptureTarget, *, while_stopped: Callable[[], Awaitable[None]], stay_stopped: bool = False
+    ) -> fake_capture.FakeCapture:
+        await self._driver.stops.pass_by("machine.capture")
+        return await fake_capture.capture(target, while_stopped)
 
     def die(self, cause: EndCause) -> None:
         self._driver.running.pop(self._name, None)
@@ -167,6 +185,16 @@ class FakeDriver:
         machine = FakeMachine(self, spec.name, MachineHandle(self.name, spec.directory, process))
         self.running[spec.name] = machine
         return machine
+
+    def facts_for(self, spec: MachineSpec) -> MachineFacts:
+        return fake_capture.FACTS
+
+    def check(self, spec: MachineSpec, saved: MachineFacts) -> None:
+        """Accept everything."""
+
+    async def restore(self, spec: MachineSpec, source: RestoreSource) -> FakeMachine:
+        await self.stops.pass_by("driver.restore")
+        return await self.boot(spec)
 
     async def adopt(self, handle: MachineHandle) -> FakeMachine | None:
         await self.stops.pass_by("driver.adopt")

@@ -16,7 +16,18 @@ pub fn strip_wrapping(
     source: Arc<dyn ReadAt>,
     limits: &Limits,
 ) -> Result<Arc<dyn ReadAt>, LayerError> {
-    let source = match find_member(name, Arc::clone(&source))? {
+    Ok(unwrap_layer(name, source, limits)?.1)
+}
+
+/// Strips archive and compression off, and says what they were.
+pub fn unwrap_layer(
+    name: &str,
+    source: Arc<dyn ReadAt>,
+    limits: &Limits,
+) -> Result<(Wrapping, Arc<dyn ReadAt>), LayerError> {
+    let member = find_member(name, Arc::clone(&source))?;
+    let mut wrapping = Wrapping { compression: None, archive: member.is_some() };
+    let source = match member {
         Some((offset, length)) => Arc::new(Window::new(source, offset, length)),
         None => source,
     };
@@ -24,8 +35,12 @@ pub fn strip_wrapping(
     let mut magic = [0; 8];
     handle.read_exact(0, &mut magic)?;
     match magic {
-        lsmt::MAGIC => Ok(handle.into_source()),
-        zfile::MAGIC => Ok(Arc::new(ZfileReader::open(name, handle.into_source(), limits)?)),
+        lsmt::MAGIC => Ok((wrapping, handle.into_source())),
+        zfile::MAGIC => {
+            let reader = ZfileReader::open(name, handle.into_source(), limits)?;
+            wrapping.compression = Some(reader.options());
+            Ok((wrapping, Arc::new(reader)))
+        }
         _ => Err(handle.damaged(0, Damage::UnknownFormat)),
     }
 }

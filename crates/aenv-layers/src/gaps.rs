@@ -10,10 +10,11 @@ use crate::view::{Content, Piece};
 /// than an index can hold only when the content alone is too large for one layer.
 pub fn bridge_gaps(pieces: &[Piece]) -> Vec<Piece> {
     let limit = MAX_ENTRIES_PER_LAYER / INDEX_PADDING * INDEX_PADDING;
-    bridge_to(pieces, limit)
+    bridge_gaps_to(pieces, limit)
 }
 
-fn bridge_to(pieces: &[Piece], limit: u64) -> Vec<Piece> {
+/// The same, for an index of at most `limit` entries.
+pub fn bridge_gaps_to(pieces: &[Piece], limit: u64) -> Vec<Piece> {
     let defined: Vec<Piece> = pieces.iter().copied().filter(|piece| piece.content != Content::Hole).collect();
     let entries: u64 = defined.iter().map(|piece| piece.extent.length.div_ceil(JOINED_RUN_SECTORS)).sum();
     let Some(excess) = entries.checked_sub(limit).filter(|&excess| excess > 0) else { return defined };
@@ -67,18 +68,18 @@ mod tests {
             piece(118, 2, Content::Data),
             piece(120, 50, Content::Zeroed),
         ];
-        assert_eq!(bridge_to(&pieces, 4).len(), 4);
+        assert_eq!(bridge_gaps_to(&pieces, 4).len(), 4);
         let three = [pieces[0], piece(108, 12, Content::Data), pieces[4]];
-        assert_eq!(bridge_to(&pieces, 3), three);
-        assert_eq!(bridge_to(&pieces, 2), [pieces[0], piece(108, 62, Content::Data)]);
-        assert_eq!(bridge_to(&pieces, 1), [piece(0, 170, Content::Data)]);
+        assert_eq!(bridge_gaps_to(&pieces, 3), three);
+        assert_eq!(bridge_gaps_to(&pieces, 2), [pieces[0], piece(108, 62, Content::Data)]);
+        assert_eq!(bridge_gaps_to(&pieces, 1), [piece(0, 170, Content::Data)]);
     }
 
     #[test]
     fn test_long_pieces_count_as_the_entries_that_they_need() {
         let long = piece(0, 3 * JOINED_RUN_SECTORS, Content::Data);
         let far = piece(1 << 30, 8, Content::Data);
-        assert_eq!(bridge_to(&[long, far], 4), [long, far]);
-        assert_eq!(bridge_to(&[long, far], 3).len(), 1);
+        assert_eq!(bridge_gaps_to(&[long, far], 4), [long, far]);
+        assert_eq!(bridge_gaps_to(&[long, far], 3).len(), 1);
     }
 }

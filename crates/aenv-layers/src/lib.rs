@@ -18,16 +18,17 @@ mod stack;
 mod storage;
 mod tar;
 mod view;
+mod whole;
 mod writable;
 mod writer;
 mod zfile;
 
 pub use commit::{commit, flatten, Watcher};
-pub use container::{export, strip_wrapping, Wrapping};
+pub use container::{export, strip_wrapping, unwrap_layer, Wrapping};
 pub use disk::Disk;
 pub use error::{Damage, LayerError, Operation};
 pub use extent::Extent;
-pub use gaps::bridge_gaps;
+pub use gaps::{bridge_gaps, bridge_gaps_to};
 pub use index::Entry;
 pub use limits::{
     Limits, MAX_ENTRIES_PER_LAYER, MAX_ENTRIES_PER_STACK, MAX_LAYERS, MAX_RUN_SECTORS, SECTOR_SIZE,
@@ -38,6 +39,7 @@ pub use stack::Stack;
 pub use storage::{BootId, Directory, File, LocalDirectory, LocalFile, Memory, ReadAt};
 pub use tar::{find_member, TarWriter};
 pub use view::{Content, Piece, View};
+pub use whole::{bytes_to_read, commit_disk, ZeroBlock, Zeroes};
 pub use writable::{
     IndexUsage, NewLayer, OpenLayer, Overwrite, PairLocation, SpaceUsage, WritableLayer, WritePolicy,
 };

@@ -140,7 +140,7 @@ impl<'a> LayerWriter<'a> {
         let mut at = start;
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (run, is_zero) = leading_run(at, rest);
+            let (run, is_zero) = leading_run(at, rest, ZERO_BLOCK_SECTORS);
             let sectors = run.len() as u64 / SECTOR_SIZE;
             if is_zero {
                 self.zeroed(at, sectors)?;
@@ -225,12 +225,12 @@ impl<'a> LayerWriter<'a> {
 }
 
 /// The longest prefix of whole blocks that are all zero, or all not.
-fn leading_run(start: u64, bytes: &[u8]) -> (&[u8], bool) {
+pub(crate) fn leading_run(start: u64, bytes: &[u8], block_sectors: u64) -> (&[u8], bool) {
     let mut is_zero = None;
     let mut length = 0;
     while length < bytes.len() {
         let at = start + length as u64 / SECTOR_SIZE;
-        let to_boundary = ((ZERO_BLOCK_SECTORS - at % ZERO_BLOCK_SECTORS) * SECTOR_SIZE) as usize;
+        let to_boundary = ((block_sectors - at % block_sectors) * SECTOR_SIZE) as usize;
         let end = bytes.len().min(length + to_boundary);
         let zero = is_all_zero(&bytes[length..end]);
         if *is_zero.get_or_insert(zero) != zero {

@@ -161,6 +161,23 @@ class BlockingPool:
         """Run `work(*arguments)` in a thread. Cancelling the caller does not stop the thread."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
+    async def run_stoppable(self, work: Callable[[], _T], stop: Callable[[], None]) -> _T:
+        """Run `work()` in a thread; for a caller that is cancelled, `stop()` asks it to end soon.
+
+        A cancelled caller goes on only when the thread has ended, so that what it undoes is not still being done.
+        """
+        submitted = self._executor.submit(work)
+        ended = asyncio.wrap_future(submitted)
+        try:
+            return await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            stop()
+            # What waits for a thread is taken back at once.
+            if not submitted.cancel():
+                with contextlib.suppress(Exception):
+                    await _outlast(ended)
+            raise
+
     def close(self) -> None:
         """End the threads when what they do is done."""
         self._executor.shutdown(wait=True)

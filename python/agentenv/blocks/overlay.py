@@ -20,7 +20,7 @@ _BACKING_NAME_BYTES = 1023
 
 
 class OverlayStore:
-    """Implements `BlockStore` with one qcow2 overlay per sandbox."""
+    """Implements `PlainDisks` with one qcow2 overlay per sandbox."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -37,7 +37,7 @@ class OverlayStore:
             await aio.finish(asyncio.to_thread(_write, path, base.absolute(), size_bytes, owner))
         except OSError as error:
             raise DiskNotWritten(f"the disk of sandbox {sandbox_id} could not be made: {error.strerror}") from error
-        return Disk(path, DiskFormat.QCOW2, size_bytes)
+        return Disk(path, size_bytes, DiskFormat.QCOW2)
 
     async def find(self, sandbox_id: SandboxId) -> Disk | None:
         """Return the disk of a sandbox, if it has one. Raises `DiskDamaged` for a file that is no disk of ours."""
@@ -49,7 +49,7 @@ class OverlayStore:
             return None
         if size_bytes is None:
             raise DiskDamaged(f"the disk of sandbox {sandbox_id} is damaged; the sandbox can only be deleted")
-        return Disk(path, DiskFormat.QCOW2, size_bytes)
+        return Disk(path, size_bytes, DiskFormat.QCOW2)
 
     async def remove(self, sandbox_id: SandboxId) -> None:
         """Delete the disk of a sandbox, if it has one."""

@@ -14,9 +14,11 @@ from agentenv.base.log import LogFormat, LogLevel
 from agentenv.guest.settings import GuestSettings
 from agentenv.images.settings import ImagesSettings
 from agentenv.network.settings import NetworkSettings
+from agentenv.objects.settings import ObjectsSettings
 from agentenv.orchestrator.settings import OrchestratorSettings
 from agentenv.proxy.settings import ProxySettings
 from agentenv.runtime.settings import RuntimeSettings
+from agentenv.snapshots.settings import SnapshotsSettings
 from agentenv.vmm.settings import VmmSettings
 
 DEFAULT_CONFIG = Path("/etc/agentenv/config.toml")
@@ -71,6 +73,8 @@ class Settings(BaseSettings):
     proxy: ProxySettings = ProxySettings()
     orchestrator: OrchestratorSettings = OrchestratorSettings()
     runtime: RuntimeSettings = RuntimeSettings()
+    snapshots: SnapshotsSettings = SnapshotsSettings()
+    objects: ObjectsSettings = ObjectsSettings()
     images: ImagesSettings = ImagesSettings()
     guest: GuestSettings = GuestSettings()
     network: NetworkSettings = NetworkSettings()

@@ -11,7 +11,7 @@ from agentenv.base import aio, log, metrics, trees
 from agentenv.base.clock import Clock
 from agentenv.base.errors import AgentEnvError
 from agentenv.base.ids import SandboxId
-from agentenv.blocks.base import BlockStore, Disk
+from agentenv.blocks.base import Disk, PlainDisks
 from agentenv.guest.base import BootFiles, GuestMetrics
 from agentenv.guest.client import GuestClient
 from agentenv.network.base import GuestIdentity, Network, Slot
@@ -34,7 +34,7 @@ class Launcher:
         *,
         directory: Path,
         network: Network,
-        blocks: BlockStore,
+        blocks: PlainDisks,
         driver: Driver,
         guest: GuestClient,
         boot_files: BootFiles,

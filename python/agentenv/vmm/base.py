@@ -1,6 +1,7 @@
 """The seam of `vmm`: what a machine is made of, and what a driver promises."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -100,6 +101,80 @@ class MachineHandle:
     process: ProcessIdentity
 
 
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """What the saved state of a machine needs of whoever restores it. Serialisable; `Driver.check` judges it.
+
+    `layout` is a digest of everything that the state of the devices depends on: machine options, memory size, number
+    of processors, and the devices in their order.
+    """
+
+    driver: str
+    version: str
+    accelerator: Accelerator
+    architecture: str
+    cpu: str
+    layout: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSource:
+    """A saved machine.
+
+    `memory_image` is a file of the size of the memory that stays unchanged while any machine lives that was restored
+    from it; all of them share its pages. The monitor's user may open it, for writing too, but never changes it.
+    """
+
+    device_state: Path
+    memory_image: Path
+    facts: MachineFacts
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureTarget:
+    """Where a capture goes. Neither file exists yet; both belong to the caller once the capture is finished.
+
+    `below` are the layer files of the newest memory snapshot of this machine, the lowest first: those that it was
+    restored from, plus one for each capture since. The new layer holds what differs from them. None: it stands alone.
+    """
+
+    device_state: Path
+    memory_layer: Path
+    below: tuple[Path, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedMemory:
+    """A finished memory layer: durable, under a digest `sha256:<hex>` of the file.
+
+    `data_bytes` are bytes of memory in it, zero pages not counted; `frozen_ms` is how long the guest stood still.
+    """
+
+    memory_layer: Path
+    size_bytes: int
+    digest: str
+    data_bytes: int
+    frozen_ms: float
+    facts: MachineFacts
+
+
+class MemoryCapture(Protocol):
+    """What of a capture follows the frozen moment. One of `finish` and `abandon` must be called, once."""
+
+    async def finish(self) -> CapturedMemory:
+        """Return when memory and device state are durable.
+
+        Raises `CaptureFailed` when that cannot be had (disk full, monitor killed); no file is left then, the machine
+        is none the worse for it, and the next capture still finds everything that changed. The same holds when the
+        caller is cancelled.
+        """
+        ...
+
+    async def abandon(self) -> None:
+        """Give the capture up and remove its files. Can be called again, and after a `finish` that failed."""
+        ...
+
+
 class Machine(Protocol):
     """A machine that was started or adopted."""
 
@@ -121,6 +196,20 @@ class Machine(Protocol):
         """Let the virtual CPUs run again."""
         ...
 
+    async def capture(
+        self, target: CaptureTarget, *, while_stopped: Callable[[], Awaitable[None]], stay_stopped: bool = False
+    ) -> MemoryCapture:
+        """Take the state of the machine at one moment.
+
+        The virtual CPUs stop and all requests to disks are complete; the state of the devices is saved; `while_stopped`
+        runs (disks are frozen there, it must be quick); the memory is taken. Then they run again, unless
+        `stay_stopped`: `resume` lets them. One capture of a machine at a time: the one before is finished or abandoned.
+
+        Raises `CaptureFailed`, or what `while_stopped` raised. The machine then runs on, and no file is left; the same
+        holds when the caller is cancelled.
+        """
+        ...
+
     async def kill(self) -> MachineEnd:
         """End the machine and wait until its process is gone. Can be called again, and on a dead machine."""
         ...
@@ -137,7 +226,7 @@ class Machine(Protocol):
 class Driver(Protocol):
     """Starts machines of one kind.
 
-    Promises: `boot` leaves a running machine or nothing at all (no process, socket or file outside
+    Promises: `boot` and `restore` leave a running machine or nothing at all (no process, socket or file outside
     `spec.directory`); the monitor inherits no descriptor of ours and outlives this process.
     """
 
@@ -158,6 +247,22 @@ class Driver(Protocol):
 
     async def boot(self, spec: MachineSpec) -> Machine:
         """Start a machine from its kernel. Returns when the monitor runs; the guest may still be booting."""
+        ...
+
+    def facts_for(self, spec: MachineSpec) -> MachineFacts:
+        """Return what a machine started here by this specification is; touches nothing."""
+        ...
+
+    def check(self, spec: MachineSpec, saved: MachineFacts) -> None:
+        """Raise `SnapshotUnfit` with every reason why a state with these facts cannot go on here as `spec`."""
+        ...
+
+    async def restore(self, spec: MachineSpec, source: RestoreSource) -> Machine:
+        """Start a machine from a saved state. Returns when its virtual CPUs run.
+
+        `spec` is the one that the saved machine was started with, but for name, directory, disk paths, namespace and
+        user. Raises `SnapshotUnfit` before anything is touched, `BootFailed` when the state could not be loaded.
+        """
         ...
 
     async def adopt(self, handle: MachineHandle) -> Machine | None:

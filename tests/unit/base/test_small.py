@@ -1,6 +1,7 @@
 """Ids, units and files."""
 
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ def test_the_legacy_form_with_a_client_is_an_id() -> None:
 def test_parsing_an_id_is_total(text: str) -> None:
     parsed = ids.parse_sandbox_id(text)
     assert parsed is None or text.startswith(parsed)
+
+
+def test_ids_of_snapshots_are_uuids_that_sort_by_time() -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    made = [ids.new_snapshot_id(begin + timedelta(milliseconds=number)) for number in range(100)]
+    assert made == sorted(made)
+    assert all(ids.parse_snapshot_id(one) == one for one in made)
+    assert ids.parse_snapshot_id("base") is None
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (2**30, "1.0 GiB"), (5 * 2**40, "5.0 TiB")])

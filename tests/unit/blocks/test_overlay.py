@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> OverlayStore:
 async def test_created_disk_is_found_with_the_size_of_its_base(store: OverlayStore, base: Path) -> None:
     disk = await store.create(ONE, base, owner=os.getuid())
 
-    assert disk == Disk(disk.path, DiskFormat.QCOW2, 4096)
+    assert disk == Disk(disk.path, 4096, DiskFormat.QCOW2)
     assert await store.find(ONE) == disk
     assert disk.path.stat().st_mode & 0o777 == 0o600
     assert base.read_bytes() == b"base" * 1024

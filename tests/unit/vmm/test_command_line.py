@@ -11,7 +11,15 @@ from agentenv.vmm.base import Accelerator, DiskAttachment, MachineSpec, TapAttac
 from agentenv.vmm.qemu.architecture import Architecture
 from agentenv.vmm.qemu.command_line import HostFacts, build, kernel_command_line
 
-TCG = HostFacts(Path("/usr/bin/qemu-system-x86_64"), (7, 2, 22), Architecture.X86_64, Accelerator.TCG, 2596130, 128)
+TCG = HostFacts(
+    program=Path("/usr/bin/qemu-system-x86_64"),
+    version=(7, 2, 22),
+    architecture=Architecture.X86_64,
+    accelerator=Accelerator.TCG,
+    tsc_khz=2596130,
+    translation_cache_mib=128,
+    processor="any",
+)
 KVM = replace(TCG, accelerator=Accelerator.KVM, tsc_khz=None)
 ARM = replace(TCG, program=Path("/usr/bin/qemu-system-aarch64"), architecture=Architecture.AARCH64, tsc_khz=None)
 SPEC = MachineSpec(
@@ -42,7 +50,7 @@ def _objects(words: list[str], option: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     "host, machine, accelerator, cpu",
     [
-        (TCG, "microvm,acpi=on,pcie=off,usb=off,rtc=on", "tcg,thread=multi,tb-size=128", "max"),
+        (TCG, "microvm,acpi=on,pcie=off,usb=off,rtc=on", "tcg,thread=multi,tb-size=128", "max,-erms,-fsrm"),
         (KVM, "microvm,acpi=on,pcie=off,usb=off,rtc=on", "kvm", "host"),
         (ARM, "virt,gic-version=3,usb=off,its=off", "tcg,thread=multi,tb-size=128", "max,pauth-impdef=on"),
         (replace(ARM, accelerator=Accelerator.KVM), "virt,gic-version=host,usb=off,its=off", "kvm", "host"),

@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from agentenv.base import aio
 from agentenv.base.process import ProcessIdentity
-from agentenv.vmm.base import Accelerator, Capability, EndCause, MachineEnd, MachineHandle, MachineSpec
+from agentenv.vmm.base import Accelerator, Capability, Driver, EndCause, MachineEnd, MachineHandle, MachineSpec
 from agentenv.vmm.errors import BootFailed
 from agentenv.vmm.trial import find_fault
 from agentenv.vmm.verdicts import Verdict, VerdictFile, compute_key
@@ -52,7 +53,7 @@ class ScriptedMachine:
 
 @dataclass
 class ScriptedDriver:
-    """Boots one machine, or fails to."""
+    """Boots one machine, or fails to; a trial asks no more of a driver."""
 
     machine: ScriptedMachine | None = None
     specs: list[MachineSpec] = field(default_factory=list)
@@ -72,7 +73,7 @@ class ScriptedDriver:
 
 async def _find(driver: ScriptedDriver, directory: Path, *, silence: float = 60, limit: float = 60) -> str | None:
     return await find_fault(
-        driver,
+        cast("Driver", driver),
         kernel=Path("/kernel"),
         directory=directory,
         silence_seconds=silence,

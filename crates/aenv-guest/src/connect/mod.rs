@@ -1,5 +1,6 @@
 //! The Connect protocol with JSON, as far as the SDKs use it: unary calls and streams. Knows no service.
 
+pub(crate) mod base64;
 mod call;
 mod envelope;
 mod error;

@@ -1,11 +1,12 @@
-//! Bodies of downloads: chunks that a blocking worker reads, one ahead of the client, so that a transfer of any size
-//! holds two chunks of memory. Knows no headers.
+//! Bodies of downloads: chunks that are read when the client has taken the one before, so that a transfer of any size
+//! holds one chunk of memory. Whatever may wait for a disk is read by a blocking worker. Knows no headers.
 
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
-use std::task::{ready, Context, Poll};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use flate2::write::GzEncoder;
@@ -16,13 +17,18 @@ use tokio::task::JoinHandle;
 
 use super::blocking::{self, BlockingError, TransferSlot};
 
-/// Below the size from which the allocator maps and unmaps memory for each chunk.
-const CHUNK_BYTES: u64 = 120 << 10;
+/// As much as `cat` takes at once.
+const CHUNK_BYTES: u64 = 128 << 10;
 
-/// Something that a worker reads chunk by chunk.
-pub(crate) trait Source: Send + 'static {
+/// Something that is read chunk by chunk.
+pub(crate) trait Source: Send + Unpin + 'static {
     /// The next chunk; `None` at the end. Blocking.
     fn next_chunk(&mut self) -> io::Result<Option<Bytes>>;
+
+    /// The same, when it takes hardly longer than copying the bytes. `None` when it may, and nothing has been read.
+    fn chunk_at_hand(&mut self) -> Option<Option<Bytes>> {
+        None
+    }
 }
 
 /// The bytes of a file as they are.
@@ -46,28 +52,66 @@ impl Plain {
         file.seek(SeekFrom::Start(start))?;
         Ok(Self { head: None, file, remaining: Some(length) })
     }
-}
 
-impl Source for Plain {
-    fn next_chunk(&mut self) -> io::Result<Option<Bytes>> {
+    /// The next chunk by one call of `read`, which says how many bytes it found.
+    fn read_chunk(
+        &mut self,
+        read: impl FnOnce(&File, &mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<Option<Bytes>> {
         if let Some(head) = self.head.take() {
             return Ok(Some(head));
         }
         let wanted = self.remaining.map_or(CHUNK_BYTES, |remaining| remaining.min(CHUNK_BYTES));
-        let mut chunk = Vec::with_capacity(usize::try_from(wanted).unwrap_or_default());
-        let length = (&self.file).take(wanted).read_to_end(&mut chunk)? as u64;
+        if wanted == 0 {
+            return Ok(None);
+        }
+        // Bounded above: the number is small.
+        let mut chunk = vec![0; wanted as usize];
+        let length = read(&self.file, &mut chunk)?;
+        chunk.truncate(length);
         if let Some(remaining) = &mut self.remaining {
-            if length < wanted {
+            if length == 0 {
                 // The length has been promised to the client: only a broken transfer tells the truth now.
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
                     "the file became shorter meanwhile",
                 ));
             }
-            *remaining -= length;
+            *remaining -= length as u64;
         }
-        Ok((!chunk.is_empty()).then(|| Bytes::from(chunk)))
+        Ok((length > 0).then(|| Bytes::from(chunk)))
     }
+}
+
+impl Source for Plain {
+    fn next_chunk(&mut self) -> io::Result<Option<Bytes>> {
+        self.read_chunk(read)
+    }
+
+    /// Handing each chunk over from a worker would cost more than reading it, for files that the kernel has in memory.
+    /// What fails here fails in the worker as well, and is reported there.
+    fn chunk_at_hand(&mut self) -> Option<Option<Bytes>> {
+        self.read_chunk(read_cached).ok()
+    }
+}
+
+fn read(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Reads only what is in the page cache, from the file's own position. Fails when nothing is, and in file systems that
+/// do not tell.
+fn read_cached(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    const OWN_POSITION: libc::off_t = -1;
+    let target = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: the one vector describes the buffer, which outlives the call.
+    let count = unsafe { libc::preadv2(file.as_raw_fd(), &target, 1, OWN_POSITION, libc::RWF_NOWAIT) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
 /// Another source, compressed.
@@ -122,14 +166,22 @@ impl Packer {
 
 type Reading<S> = JoinHandle<Result<(S, io::Result<Option<Bytes>>), BlockingError>>;
 
+enum Progress<S> {
+    /// The client has everything that was read.
+    Idle(S),
+    /// A worker reads.
+    Reading(Reading<S>),
+    Over,
+}
+
 struct SourceBody<S> {
-    reading: Option<Reading<S>>,
+    progress: Progress<S>,
     _slot: TransferSlot,
 }
 
 /// A body that yields the chunks of a source, and holds the slot until it is sent or dropped.
 pub(crate) fn stream<S: Source>(source: S, slot: TransferSlot) -> crate::http::Body {
-    SourceBody { reading: Some(read_next(source)), _slot: slot }.boxed_unsync()
+    SourceBody { progress: Progress::Idle(source), _slot: slot }.boxed_unsync()
 }
 
 fn read_next<S: Source>(mut source: S) -> Reading<S> {
@@ -137,6 +189,26 @@ fn read_next<S: Source>(mut source: S) -> Reading<S> {
         let chunk = source.next_chunk();
         (source, chunk)
     }))
+}
+
+impl<S: Source> Progress<S> {
+    /// The next chunk and what then remains to be done; `None` while a worker reads.
+    fn advance(self, context: &mut Context<'_>) -> (Self, Option<io::Result<Option<Bytes>>>) {
+        let mut reading = match self {
+            Self::Over => return (Self::Over, Some(Ok(None))),
+            Self::Idle(mut source) => match source.chunk_at_hand() {
+                Some(chunk) => return (Self::Idle(source), Some(Ok(chunk))),
+                None => read_next(source),
+            },
+            Self::Reading(reading) => reading,
+        };
+        match Pin::new(&mut reading).poll(context) {
+            Poll::Pending => (Self::Reading(reading), None),
+            Poll::Ready(Ok(Ok((source, chunk)))) => (Self::Idle(source), Some(chunk)),
+            Poll::Ready(Ok(Err(error))) => (Self::Over, Some(Err(io::Error::other(error)))),
+            Poll::Ready(Err(error)) => (Self::Over, Some(Err(io::Error::other(error)))),
+        }
+    }
 }
 
 impl<S: Source> Body for SourceBody<S> {
@@ -147,13 +219,20 @@ impl<S: Source> Body for SourceBody<S> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
-        let outcome = ready!(Pin::new(reading).poll(context));
-        self.reading = None;
-        let (source, chunk) = outcome.map_err(io::Error::other)?.map_err(io::Error::other)?;
-        let Some(chunk) = chunk? else { return Poll::Ready(None) };
-        self.reading = Some(read_next(source));
-        Poll::Ready(Some(Ok(Frame::data(chunk))))
+        let progress = std::mem::replace(&mut self.progress, Progress::Over);
+        let (progress, chunk) = progress.advance(context);
+        match chunk {
+            Some(Ok(Some(chunk))) => {
+                self.progress = progress;
+                Poll::Ready(Some(Ok(Frame::data(chunk))))
+            }
+            Some(Ok(None)) => Poll::Ready(None),
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None => {
+                self.progress = progress;
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -195,6 +274,16 @@ mod tests {
     async fn unknown_sizes_end_at_the_end() {
         let bytes = sample(250_000);
         assert!(collect(Plain::whole(Bytes::new(), file(&bytes), None)).await.expect("read") == bytes);
+    }
+
+    #[tokio::test]
+    async fn what_the_kernel_cannot_promise_is_left_to_a_worker() {
+        let open = || Plain::whole(Bytes::new(), File::open("/proc/self/limits").expect("opened"), None);
+        let mut plain = open();
+        assert_eq!(plain.chunk_at_hand(), Some(Some(Bytes::new())));
+        assert_eq!(plain.chunk_at_hand(), None);
+        let text = collect(open()).await.expect("read");
+        assert!(text.starts_with(b"Limit"));
     }
 
     #[tokio::test]

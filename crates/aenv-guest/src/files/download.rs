@@ -23,7 +23,7 @@ use crate::http::{self, Body, Response};
 
 /// How much is read before the answer begins: small files need no second trip to a worker.
 const PEEK_BYTES: u64 = 64 << 10;
-/// Clients that read slowly hold a file and two chunks each.
+/// Clients that read slowly hold a file and a chunk each.
 const DOWNLOADS_MAX: usize = 256;
 
 /// A compressor holds some 300 KiB.

@@ -1,12 +1,10 @@
 //! Events of a process as encoded stream frames. Output frames are written by hand: they carry all the bytes.
 
-use base64::engine::general_purpose::STANDARD;
-use base64::Engine;
 use bytes::Bytes;
 use serde::Serialize;
 
 use super::exit::Ending;
-use crate::connect::{build_envelope, encode_envelope, encode_message, FLAG_MESSAGE};
+use crate::connect::{base64, build_envelope, encode_envelope, encode_message, FLAG_MESSAGE};
 
 /// Where bytes came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,13 +42,13 @@ pub(super) fn keepalive() -> Bytes {
 /// Output bytes, encoded straight into the frame.
 pub(super) fn output(channel: Channel, bytes: &[u8]) -> Bytes {
     let (prefix, suffix) = channel.wrapping();
-    let encoded_bytes = bytes.len().div_ceil(3) * 4;
+    let encoded_bytes = base64::encoded_bytes(bytes.len());
     build_envelope(FLAG_MESSAGE, prefix.len() + encoded_bytes + suffix.len(), |payload| {
         let (head, rest) = payload.split_at_mut(prefix.len());
         let (middle, tail) = rest.split_at_mut(encoded_bytes);
         head.copy_from_slice(prefix);
         tail.copy_from_slice(suffix);
-        STANDARD.encode_slice(bytes, middle).expect("the middle has the encoded size");
+        base64::encode(bytes, middle);
     })
 }
 

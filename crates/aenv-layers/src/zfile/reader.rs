@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::jump_table::JumpTable;
 use super::superblock::{Refusal, Superblock, SPACE};
-use super::{BLOCK_SEED, CHECKSUM_SIZE};
+use super::{ZfileOptions, BLOCK_SEED, CHECKSUM_SIZE};
 use crate::checksum::raw_crc32c;
 use crate::error::{Damage, LayerError};
 use crate::limits::Limits;
@@ -36,6 +36,15 @@ impl ZfileReader {
         let superblock = read_superblock(&source, length)?;
         let table = JumpTable::read(&source, &superblock, length, limits)?;
         Ok(Self { source, superblock, table })
+    }
+
+    /// How the container was written.
+    pub fn options(&self) -> ZfileOptions {
+        ZfileOptions {
+            compression: self.superblock.compression,
+            block_size: self.superblock.block_size,
+            checksums: self.superblock.has_checksums,
+        }
     }
 
     /// Fills the buffer with the decompressed bytes at `offset`.

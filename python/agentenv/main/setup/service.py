@@ -15,6 +15,7 @@ from agentenv.main.setup.errors import HostUnknown
 from agentenv.main.setup.host import Distribution
 from agentenv.main.setup.step import Display, Mode, Step, StepReport, run_stages
 from agentenv.main.setup.steps.base_image import BaseImage
+from agentenv.main.setup.steps.core_module import CoreModule
 from agentenv.main.setup.steps.daemon import GuestDaemon
 from agentenv.main.setup.steps.initramfs import Initramfs
 from agentenv.main.setup.steps.kernel import GuestKernel
@@ -64,7 +65,7 @@ def make_stages(context: Context) -> tuple[tuple[Step, ...], ...]:
     kernel, daemon = GuestKernel(context), GuestDaemon(context)
     return (
         (HostPackages(context),),
-        (kernel, daemon, BaseImage(context)),
+        (CoreModule(context), kernel, daemon, BaseImage(context)),
         (Initramfs(context, kernel, daemon),),
     )
 

@@ -29,7 +29,9 @@ def board(architecture: Architecture, accelerator: Accelerator) -> Board:
         case Architecture.X86_64:
             # The clock chip stays: without it the kernel waits two seconds for one.
             options = ("microvm", "acpi=on", "pcie=off", "usb=off", "rtc=on")
-            return Board(options, "host" if is_kvm else "max", "ttyS0")
+            # Emulated string instructions move a byte at a time. A kernel that takes them for fast copies with them, at
+            # a sixth of the speed that its other way has (memcpy: 0.6 against 3.6 GB/s, pipes: 0.2 against 0.9).
+            return Board(options, "host" if is_kvm else "max,-erms,-fsrm", "ttyS0")
         case Architecture.AARCH64:
             controller = "gic-version=host" if is_kvm else "gic-version=3"
             # The architected pointer authentication costs an emulated guest half of its speed.

@@ -24,11 +24,15 @@ _RECONNECT_IN_MILLISECONDS_SINCE = (9, 2, 0)
 # The self-tests of ciphers, and a random source that only certified systems use: a third of an emulated boot.
 _QUICK_BOOT = ("cryptomgr.notests", "initcall_blacklist=jent_mod_init")
 _ENTROPY_BYTES_PER_SECOND = 64 * 1024
+_GLOBALS = ("virtio-mmio.force-legacy=false",)
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What of the host and of its QEMU the words depend on. `tsc_khz` is None where a guest needs no hint."""
+    """What of the host and of its QEMU the words, and states, depend on.
+
+    `tsc_khz` is None where a guest needs no hint.
+    """
 
     program: Path
     version: tuple[int, int, int]
@@ -36,6 +40,7 @@ class HostFacts:
     accelerator: Accelerator
     tsc_khz: int | None
     translation_cache_mib: int
+    processor: str
 
 
 def build(host: HostFacts, spec: MachineSpec) -> list[str]:
@@ -67,6 +72,19 @@ def kernel_command_line(host: HostFacts, guest_part: str) -> str:
         # Nor can it judge that counter by ticks which come late there: it would fall back on counting them.
         words += [f"tsc_early_khz={host.tsc_khz}", "tsc=reliable"]
     return " ".join([*words, guest_part]).strip()
+
+
+def layout(host: HostFacts, spec: MachineSpec) -> str:
+    """Return, as text, all that the saved state of the devices depends on."""
+    target = board(host.architecture, host.accelerator)
+    parts = {
+        "machine": target.machine,
+        "cpu": target.cpu,
+        "vcpus": spec.vcpus,
+        "memory_mib": spec.memory_mib,
+        "devices": [*_GLOBALS, *_list_devices(spec)],
+    }
+    return json.dumps(parts, sort_keys=True)
 
 
 def _processor_and_memory(host: HostFacts, spec: MachineSpec) -> list[str]:
@@ -104,27 +122,37 @@ def mark(directory: Path) -> str:
 
 
 def _devices(spec: MachineSpec) -> list[str]:
-    words: list[str] = ["-global", "virtio-mmio.force-legacy=false"]
-    devices: list[dict[str, object]] = []
+    words = [word for setting in _GLOBALS for word in ("-global", setting)]
     for number, disk in enumerate(spec.disks):
         words += _disk_nodes(f"disk{number}", disk)
+    if spec.network is not None:
+        words += ["-netdev", f"tap,id=link0,fd={TAP_DESCRIPTOR},vhost=off"]
+    words += ["-object", _json({"qom-type": "rng-random", "id": "entropy", "filename": "/dev/urandom"})]
+    # QEMU gives out its buses in this order, and the guest counts its disks in it. Naming the buses would reverse the
+    # count under microvm, whose bus 0, moreover, never delivers an interrupt.
+    for device in _list_devices(spec):
+        words += ["-device", _json(device)]
+    return words
+
+
+def _list_devices(spec: MachineSpec) -> list[dict[str, object]]:
+    """Return the devices in their order, with nothing in them that differs between machines of one layout but the
+    address of the network card, which all guests share."""
+    devices: list[dict[str, object]] = []
+    for number in range(len(spec.disks)):
         # An error of the host's disk is the guest's to see; by default QEMU would silently stop the machine.
         errors: dict[str, object] = {"rerror": "report", "werror": "report"}
         options: dict[str, object] = {"discard": True, "write-zeroes": True, **errors}
         devices.append({"driver": "virtio-blk-device", "id": f"disk{number}", "drive": f"disk{number}", **options})
     if spec.network is not None:
-        words += ["-netdev", f"tap,id=link0,fd={TAP_DESCRIPTOR},vhost=off"]
         devices.append({"driver": "virtio-net-device", "id": "net0", "netdev": "link0", "mac": spec.network.mac})
-    words += ["-object", _json({"qom-type": "rng-random", "id": "entropy", "filename": "/dev/urandom"})]
     rate: dict[str, object] = {"max-bytes": _ENTROPY_BYTES_PER_SECOND, "period": 1000}
     devices.append({"driver": "virtio-rng-device", "id": "rng0", "rng": "entropy", **rate})
-    balloon: dict[str, object] = {"free-page-reporting": True, "deflate-on-oom": True}
+    # Without `page-poison` a guest that relies on zeros in what it has freed does not report it: after a restore a
+    # page that was given back reads as the template again.
+    balloon: dict[str, object] = {"free-page-reporting": True, "deflate-on-oom": True, "page-poison": False}
     devices.append({"driver": "virtio-balloon-device", "id": "balloon0", **balloon})
-    # QEMU gives out its buses in this order, and the guest counts its disks in it. Naming the buses would reverse the
-    # count under microvm, whose bus 0, moreover, never delivers an interrupt.
-    for device in devices:
-        words += ["-device", _json(device)]
-    return words
+    return devices
 
 
 def _disk_nodes(name: str, disk: DiskAttachment) -> list[str]:

@@ -11,17 +11,17 @@ from agentenv.base import aio, log
 from agentenv.base.clock import Clock, SystemClock
 from agentenv.base.process import CommandFailed, ProcessIdentity, reap, spawn_detached
 from agentenv.base.units import KIB
-from agentenv.vmm.base import Accelerator, Capability, MachineHandle, MachineSpec
+from agentenv.vmm.base import Accelerator, Capability, MachineFacts, MachineHandle, MachineSpec, RestoreSource
 from agentenv.vmm.console import ConsoleLog
 from agentenv.vmm.errors import BootFailed, MachineRefused, MonitorLost
-from agentenv.vmm.qemu import directory, kvm
+from agentenv.vmm.qemu import directory, facts, kvm
 from agentenv.vmm.qemu.command_line import CONSOLE_LOG, CONSOLE_SOCKET, CONTROL_SOCKET, HostFacts, build
 from agentenv.vmm.qemu.confinement import confine
 from agentenv.vmm.qemu.console_socket import ConsoleSocket
 from agentenv.vmm.qemu.error_pipe import ErrorPipe
 from agentenv.vmm.qemu.machine import Lines, QemuMachine
 from agentenv.vmm.qemu.processes import is_monitor_of
-from agentenv.vmm.qemu.specification import check
+from agentenv.vmm.qemu.specification import check as check_specification
 from agentenv.vmm.qemu.tap import open_tap
 from agentenv.vmm.qmp import QmpClient
 from agentenv.vmm.settings import VmmSettings
@@ -71,7 +71,7 @@ class QemuDriver:
 
         Raises `MachineRefused` for what cannot be started, `BootFailed` with the monitor's own words when it did not.
         """
-        check(spec)
+        check_specification(spec)
         begin = self._clock.monotonic()
         directory.prepare(spec.directory, spec.uid)
         async with self._open_ends(spec.directory, owner=spec.uid) as ends:
@@ -89,6 +89,19 @@ class QemuDriver:
         took_ms = round((self._clock.monotonic() - begin) * 1000)
         _log.info("machine_started", machine=spec.name, accelerator=self._host.accelerator.value, took_ms=took_ms)
         return machine
+
+    def facts_for(self, spec: MachineSpec) -> MachineFacts:
+        """Return what a machine started here by this specification is."""
+        return facts.describe(self.name, self._host, spec)
+
+    def check(self, spec: MachineSpec, saved: MachineFacts) -> None:
+        """Raise `SnapshotUnfit` when a state with these facts cannot go on here as `spec`."""
+        facts.check(saved, self.facts_for(spec))
+
+    async def restore(self, spec: MachineSpec, source: RestoreSource) -> QemuMachine:
+        """Start a machine from a saved state; returns when its virtual CPUs run."""
+        self.check(spec, source.facts)
+        raise BootFailed(f"machine {spec.name} could not be restored: this driver only boots")
 
     async def adopt(self, handle: MachineHandle) -> QemuMachine | None:
         """Take over a machine that an earlier process started; None when it has ended.

@@ -4,6 +4,7 @@ from agentenv.vmm.base import Accelerator
 from agentenv.vmm.qemu.architecture import Architecture
 from agentenv.vmm.qemu.binary import QemuBinary
 from agentenv.vmm.qemu.command_line import HostFacts
+from agentenv.vmm.qemu.processor import read_processor
 from agentenv.vmm.qemu.tsc import read_tsc_khz
 from agentenv.vmm.settings import VmmSettings
 
@@ -18,4 +19,5 @@ def host_facts(binary: QemuBinary, accelerator: Accelerator, settings: VmmSettin
         accelerator=accelerator,
         tsc_khz=read_tsc_khz() if is_emulated_x86 else None,
         translation_cache_mib=settings.translation_cache_mib,
+        processor=read_processor(),
     )

@@ -1,13 +1,15 @@
 """A running QEMU machine: its control line, its console, and the moment and cause of its end."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from agentenv.base import aio, log, metrics
 from agentenv.base.errors import Bug
 from agentenv.base.process import reap
-from agentenv.vmm.base import MachineEnd, MachineHandle
+from agentenv.vmm.base import CaptureTarget, MachineEnd, MachineHandle, MemoryCapture
 from agentenv.vmm.console import ConsoleLog
+from agentenv.vmm.errors import CaptureFailed
 from agentenv.vmm.qemu import directory
 from agentenv.vmm.qemu.console_socket import ConsoleSocket
 from agentenv.vmm.qemu.ending import EndFacts, decide
@@ -65,6 +67,12 @@ class QemuMachine:
     async def resume(self) -> None:
         """Let the virtual CPUs run again."""
         await self._lines.control.execute("cont")
+
+    async def capture(
+        self, target: CaptureTarget, *, while_stopped: Callable[[], Awaitable[None]], stay_stopped: bool = False
+    ) -> MemoryCapture:
+        """Take the state of the machine at one moment."""
+        raise CaptureFailed(f"the machine in {self._handle.directory} cannot be captured by this driver")
 
     async def kill(self) -> MachineEnd:
         """End the machine and wait until its process is gone."""

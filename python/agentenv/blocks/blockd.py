@@ -1,0 +1,210 @@
+"""The client of the block daemon: one call per verb. Owns reconnecting; knows no sandbox.
+
+Every verb is idempotent, so a call whose connection ends is simply made again: guests and callers only wait while the
+daemon's supervisor replaces its server process.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from agentenv.base import aio, log
+from agentenv.base.clock import Clock
+from agentenv.blocks.base import FileLayer, LayerSource, Stack
+from agentenv.blocks.connection import Connection, ConnectionLost
+from agentenv.blocks.errors import DaemonBroken, DaemonSilent
+from agentenv.blocks.frames import VERSION
+from agentenv.blocks.settings import BlocksSettings
+
+_log = log.get("blocks")
+_RETRY_SECONDS = 0.02
+_LONG_TIMES = 60
+_layer: TypeAdapter[LayerSource] = TypeAdapter(LayerSource)
+
+
+class _Answer(BaseModel):
+    # A newer daemon may say more.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Greeting(_Answer):
+    """Who the daemon is."""
+
+    version: int
+    program: str
+    pid: int
+    mount: Path
+
+
+class Opened(_Answer):
+    """An image that can be opened at `path`."""
+
+    path: Path
+    size_bytes: int = Field(gt=0)
+
+
+class Closed(_Answer):
+    """Whether there was something to close."""
+
+    was_open: bool
+
+
+class Frozen(_Answer):
+    """How long the image did not answer."""
+
+    frozen_microseconds: int
+
+
+class Sealed(_Answer):
+    """A layer that is durable."""
+
+    path: Path
+    size_bytes: int
+    digest: str | None
+
+
+class Listed(_Answer):
+    """One open image of the list. Its size is unknown while, or because, its layers cannot be read."""
+
+    name: str
+    path: Path
+    size_bytes: int | None
+
+
+class Described(Listed):
+    """What an open image is made of."""
+
+    layers: tuple[LayerSource, ...]
+
+
+class _List(_Answer):
+    images: tuple[Listed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Writable:
+    """The writable layer of a disk: its directory, and the size of the disk when it is larger than its base."""
+
+    directory: Path
+    size_bytes: int | None
+
+
+_Shape = TypeVar("_Shape", bound=_Answer)
+
+
+class BlockDaemonClient:
+    """Calls the daemon that serves the control socket at `path`."""
+
+    def __init__(self, path: Path, settings: BlocksSettings, supervisor: aio.Supervisor, clock: Clock) -> None:
+        self._path = path
+        self._settings = settings
+        self._supervisor = supervisor
+        self._clock = clock
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    @property
+    def peer_pid(self) -> int | None:
+        """The process that made the control socket, once a call has been answered: the daemon's supervisor."""
+        return self._connection.peer.pid if self._connection is not None else None
+
+    async def hello(self) -> Greeting:
+        """Ask who the daemon is. Raises `DaemonBroken` when it speaks another version of the protocol."""
+        greeting = await self._call("hello", {}, Greeting)
+        if greeting.version != VERSION:
+            raise DaemonBroken(
+                f"the block daemon speaks version {greeting.version} of its protocol, and this server {VERSION}"
+            )
+        return greeting
+
+    async def open_disk(self, name: str, base: Stack, writable: Writable, *, owner: int) -> Opened:
+        """Open a writable disk over `base`, for user id `owner`."""
+        layer = {"directory": str(writable.directory), "size_bytes": writable.size_bytes, "overwrite": "in_place"}
+        arguments = {"name": name, "layers": _words(base), "writable": layer, "use": "disk", "owner": owner}
+        return await self._call("open", arguments, Opened)
+
+    async def open_memory(self, name: str, stack: Stack) -> Opened:
+        """Open a read-only image for memory, for everybody."""
+        arguments = {"name": name, "layers": _words(stack), "writable": None, "use": "memory", "owner": 0}
+        return await self._call("open", arguments, Opened)
+
+    async def close(self, name: str, *, discard: bool, force: bool) -> bool:
+        """Close an image; return whether it was open. Raises `BlocksConflict` for one in use, unless by force."""
+        arguments = {"name": name, "discard": discard, "force": force}
+        return (await self._call("close", arguments, Closed)).was_open
+
+    async def seal(self, name: str, seal_id: str, *, sealed: Path, following: Path) -> int:
+        """Freeze the writable layer, to become `sealed`; the next is in the directory `following`.
+
+        Returns for how many microseconds the image did not answer.
+        """
+        arguments = {"name": name, "seal_id": seal_id, "sealed_path": str(sealed), "next_directory": str(following)}
+        return (await self._call("seal", arguments, Frozen)).frozen_microseconds
+
+    async def sealed(self, name: str, seal_id: str) -> Sealed:
+        """Return when a sealed layer is durable, with its digest."""
+        arguments = {"name": name, "seal_id": seal_id, "digest": True}
+        return await self._call("sealed", arguments, Sealed, is_long=True)
+
+    async def stat(self, name: str) -> Described:
+        """Return what an image is made of."""
+        return await self._call("stat", {"name": name}, Described)
+
+    async def images(self) -> tuple[Listed, ...]:
+        """Return all open images."""
+        return (await self._call("list", {}, _List)).images
+
+    async def shutdown(self) -> None:
+        """End the daemon. Raises `BlocksConflict` while images are open."""
+        await self._call("shutdown", {}, _Answer)
+
+    async def disconnect(self) -> None:
+        """Let go of the daemon."""
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _call(
+        self, verb: str, arguments: Mapping[str, object], shape: type[_Shape], *, is_long: bool = False
+    ) -> _Shape:
+        seconds = self._settings.request_timeout_seconds * (_LONG_TIMES if is_long else 1)
+        try:
+            async with asyncio.timeout(seconds):
+                result = await self._persist(verb, arguments)
+        except TimeoutError as error:
+            raise DaemonSilent(f"the block daemon did not answer {verb} within {seconds:g} s") from error
+        try:
+            return shape.model_validate(result)
+        except ValidationError as error:
+            raise DaemonBroken(f"the block daemon answered {verb} with something else: {error}") from error
+
+    async def _persist(self, verb: str, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        while True:
+            connection = await self._connect()
+            try:
+                return await connection.request(verb, arguments)
+            except ConnectionLost:
+                _log.warning("block_daemon_connection_lost", verb=verb)
+                await self._clock.sleep(_RETRY_SECONDS)
+
+    async def _connect(self) -> Connection:
+        async with self._connecting:
+            if self._connection is None or self._connection.is_lost:
+                self._connection = await Connection.open(self._path)
+                self._supervisor.start("blockd", self._connection.listen())
+            return self._connection
+
+
+def _words(stack: Stack) -> list[dict[str, object]]:
+    return [_word(layer) for layer in stack.layers]
+
+
+def _word(layer: LayerSource) -> dict[str, object]:
+    words: dict[str, object] = _layer.dump_python(layer, mode="json")
+    if isinstance(layer, FileLayer):
+        # A file is believed as it is; its digest is ours to remember.
+        del words["digest"]
+    return words

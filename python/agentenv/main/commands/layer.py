@@ -1,0 +1,5 @@
+"""The verb `aenv layer`."""
+
+from agentenv.main.layer.commands import layer
+
+__all__ = ["layer"]

@@ -1,0 +1,1 @@
+"""`aenv layer`: layer files looked at, checked and flattened by people."""

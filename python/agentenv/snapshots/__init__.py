@@ -1,0 +1,1 @@
+"""What a sandbox becomes: snapshots in a repository, their names, their tree, and what happens to old bytes."""

@@ -1,0 +1,271 @@
+"""What this node remembers of the repository, so that lists and searches read no manifest. Blocking.
+
+All of it can be lost: it is read from the store again.
+"""
+
+import sqlite3
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from agentenv.base.ids import SandboxId, SnapshotId, TemplateId
+from agentenv.objects.base import Version
+from agentenv.snapshots import names, schema
+from agentenv.snapshots.base import (
+    Cursor,
+    Page,
+    SnapshotKind,
+    SnapshotManifest,
+    SnapshotQuery,
+    SnapshotSummary,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COLUMNS = (
+    "id, kind, created_at, parent_id, sandbox_id, template_id, vcpus, memory_mib, disk_size_bytes, own_bytes, "
+    "has_memory, envd_version"
+)
+
+
+class State(StrEnum):
+    """What was found in a manifest's cell."""
+
+    WHOLE = "whole"
+    DAMAGED = "damaged"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a manifest's cell holds. `digests` may name files, whether or not the manifest can be read."""
+
+    snapshot_id: SnapshotId
+    version: Version
+    state: State
+    manifest: SnapshotManifest | None
+    digests: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NameFinding:
+    """What a name's cell holds; None: nobody has the name."""
+
+    key: str
+    version: Version
+    snapshot_id: SnapshotId | None
+
+
+class Index:
+    """Snapshots, names and the files they need."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def versions(self) -> dict[str, Version]:
+        """Return the version of every manifest's cell that is known."""
+        return dict(self._connection.execute("SELECT id, version FROM snapshot"))
+
+    def name_versions(self) -> dict[str, Version]:
+        """Return the version of every name's cell that is known."""
+        return dict(self._connection.execute("SELECT key, version FROM name"))
+
+    def put(self, findings: Iterable[Finding], now: float, *, seen: dict[str, Version] | None = None) -> None:
+        """Remember findings; those whose entry is no longer the one in `seen` are older than what is known."""
+        with schema.transaction(self._connection) as connection:
+            for finding in findings:
+                if seen is None or self._version(finding.snapshot_id) == seen.get(finding.snapshot_id):
+                    self._put(connection, finding, now)
+
+    def _version(self, snapshot_id: SnapshotId) -> Version | None:
+        row = self._connection.execute("SELECT version FROM snapshot WHERE id = ?", (snapshot_id,)).fetchone()
+        return None if row is None else Version(row[0])
+
+    def _put(self, connection: sqlite3.Connection, finding: Finding, now: float) -> None:
+        self._remove(connection, finding.snapshot_id)
+        head = (finding.snapshot_id, finding.version, finding.state, now)
+        connection.execute(
+            "INSERT INTO snapshot VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            head + _to_values(finding.manifest),
+        )
+        stored = {record.digest for record in finding.manifest.records()} if finding.manifest else finding.digests
+        connection.executemany(
+            "INSERT INTO file VALUES (?, ?, ?)",
+            [(digest, finding.snapshot_id, digest in stored) for digest in finding.digests],
+        )
+
+    def remove(self, known: dict[str, Version]) -> None:
+        """Forget manifests whose cells are gone, unless their entries have changed since."""
+        with schema.transaction(self._connection) as connection:
+            for snapshot_id, version in known.items():
+                if self._version(SnapshotId(snapshot_id)) == version:
+                    self._remove(connection, SnapshotId(snapshot_id))
+
+    def _remove(self, connection: sqlite3.Connection, snapshot_id: SnapshotId) -> None:
+        connection.execute("DELETE FROM snapshot WHERE id = ?", (snapshot_id,))
+        connection.execute("DELETE FROM file WHERE snapshot_id = ?", (snapshot_id,))
+
+    def put_names(self, findings: Iterable[NameFinding]) -> None:
+        """Remember who has names."""
+        with schema.transaction(self._connection) as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO name VALUES (?, ?, ?)",
+                [(finding.key, finding.version, finding.snapshot_id) for finding in findings],
+            )
+
+    def remove_names(self, keys: Iterable[str]) -> None:
+        """Forget names whose cells are gone."""
+        with schema.transaction(self._connection) as connection:
+            connection.executemany("DELETE FROM name WHERE key = ?", [(key,) for key in keys])
+
+    def names_of(self, snapshot_id: SnapshotId) -> list[str]:
+        """Return the names that a snapshot has."""
+        return self._names((snapshot_id,)).get(snapshot_id, [])
+
+    def dangling_names(self) -> list[str]:
+        """Return names of snapshots that are not there."""
+        rows = self._connection.execute(
+            "SELECT key FROM name WHERE snapshot_id IS NOT NULL AND snapshot_id NOT IN "
+            "(SELECT id FROM snapshot WHERE state <> 'deleted')"
+        )
+        return [name for (key,) in rows if (name := names.from_key(key)) is not None]
+
+    def tombstones(self, before: float) -> list[str]:
+        """Return the ids of snapshots known as deleted since before a time."""
+        rows = self._connection.execute("SELECT id FROM snapshot WHERE state = 'deleted' AND since < ?", (before,))
+        return [snapshot_id for (snapshot_id,) in rows]
+
+    def find(self, snapshot_id: SnapshotId) -> SnapshotSummary | None:
+        """Return a snapshot that is whole, or None."""
+        return next(iter(self._summaries("id = ? AND state = 'whole'", (snapshot_id,))), None)
+
+    def page(self, query: SnapshotQuery, after: Cursor | None, limit: int) -> Page:
+        """Return one page, the newest first."""
+        terms, values = _to_terms(query)
+        if after is not None:
+            terms.append("(created_at, id) < (?, ?)")
+            values += [_to_microseconds(after.created_at), after.snapshot_id]
+        order = f"{' AND '.join(terms)} ORDER BY created_at DESC, id DESC LIMIT ?"
+        found = self._summaries(order, (*values, limit + 1))
+        if len(found) <= limit:
+            return Page(tuple(found), None)
+        last = found[limit - 1]
+        return Page(tuple(found[:limit]), Cursor(last.created_at, last.snapshot_id))
+
+    def children(self, snapshot_id: SnapshotId) -> list[SnapshotSummary]:
+        """Return the children of a snapshot, the oldest first."""
+        return self._summaries("parent_id = ? AND state = 'whole' ORDER BY created_at, id", (snapshot_id,))
+
+    def lineage(self, snapshot_id: SnapshotId) -> list[SnapshotSummary]:
+        """Return a snapshot and its ancestors, nearest first."""
+        found: dict[SnapshotId, SnapshotSummary] = {}
+        current: SnapshotId | None = snapshot_id
+        # A hostile manifest may name a descendant as its parent.
+        while current is not None and current not in found and (summary := self.find(current)) is not None:
+            found[current] = summary
+            current = summary.parent_id
+        return list(found.values())
+
+    def tree(self, snapshot_id: SnapshotId, limit: int) -> list[SnapshotSummary]:
+        """Return the tree that a snapshot is in, parents first; the children of a deleted root belong together."""
+        root = self.lineage(snapshot_id)[-1]
+        level = [root] if root.parent_id is None else self.children(root.parent_id)
+        found: dict[SnapshotId, SnapshotSummary] = {}
+        while level and len(found) < limit:
+            found |= {summary.snapshot_id: summary for summary in level}
+            level = [
+                child
+                for parent in level
+                for child in self.children(parent.snapshot_id)
+                if child.snapshot_id not in found
+            ]
+        return list(found.values())[:limit]
+
+    def needed(self, digests: Collection[str]) -> set[str]:
+        """Return which of these files a snapshot needs."""
+        marks = ", ".join("?" * len(digests))
+        rows = self._connection.execute(f"SELECT DISTINCT digest FROM file WHERE digest IN ({marks})", tuple(digests))  # noqa: S608 - marks
+        return {digest for (digest,) in rows}
+
+    def outside(self) -> frozenset[str]:
+        """Return the files that snapshots need and that are not kept in the repository."""
+        return frozenset(
+            digest for (digest,) in self._connection.execute("SELECT DISTINCT digest FROM file WHERE is_stored = 0")
+        )
+
+    def _summaries(self, condition: str, values: tuple[object, ...]) -> list[SnapshotSummary]:
+        rows = self._connection.execute(f"SELECT {_COLUMNS} FROM snapshot WHERE {condition}", values).fetchall()  # noqa: S608 - ours
+        known_as = self._names([row[0] for row in rows])
+        return [_to_summary(row, known_as.get(row[0], [])) for row in rows]
+
+    def _names(self, snapshot_ids: Collection[str]) -> dict[str, list[str]]:
+        marks = ", ".join("?" * len(snapshot_ids))
+        found: dict[str, list[str]] = {}
+        rows = self._connection.execute(
+            f"SELECT snapshot_id, key FROM name WHERE snapshot_id IN ({marks}) ORDER BY key",  # noqa: S608 - marks
+            tuple(snapshot_ids),
+        )
+        for snapshot_id, key in rows:
+            name = names.from_key(key)
+            if name is not None:
+                found.setdefault(snapshot_id, []).append(name)
+        return found
+
+
+def _to_terms(query: SnapshotQuery) -> tuple[list[str], list[object]]:
+    terms: list[str] = ["state = 'whole'"]
+    values: list[object] = []
+    for column, value in (("kind", query.kind), ("sandbox_id", query.sandbox_id), ("template_id", query.template_id)):
+        if value is not None:
+            terms.append(f"{column} = ?")
+            values.append(value)
+    if query.name is not None:
+        name = names.canonical(query.name)
+        # Without a tag, whichever has the name with any tag.
+        is_tagged = ":" in query.name.rpartition("/")[2]
+        key = names.to_key(name)
+        terms.append("id IN (SELECT snapshot_id FROM name WHERE key >= ? AND key < ?)")
+        stem = key.partition("@")[0]
+        values += [key, f"{key}\0"] if is_tagged else [f"{stem}@", f"{stem}A"]
+    return terms, values
+
+
+def _to_values(manifest: SnapshotManifest | None) -> tuple[object, ...]:
+    if manifest is None:
+        return (None,) * 11
+    return (
+        manifest.kind,
+        _to_microseconds(manifest.created_at),
+        manifest.parent_id,
+        manifest.sandbox_id,
+        manifest.template_id,
+        manifest.vcpus,
+        manifest.memory_mib,
+        manifest.disk_size_bytes,
+        sum(record.size_bytes for record in manifest.records()),
+        manifest.device_state is not None,
+        manifest.envd_version,
+    )
+
+
+def _to_summary(row: tuple[object, ...], known_as: list[str]) -> SnapshotSummary:
+    identity, kind, created_at, parent_id, sandbox_id, template_id, vcpus, memory, disk, own, has_memory, envd = row
+    return SnapshotSummary(
+        snapshot_id=SnapshotId(str(identity)),
+        kind=SnapshotKind(str(kind)),
+        names=tuple(known_as),
+        parent_id=None if parent_id is None else SnapshotId(str(parent_id)),
+        sandbox_id=SandboxId(str(sandbox_id)),
+        template_id=TemplateId(str(template_id)),
+        created_at=_EPOCH + timedelta(microseconds=int(str(created_at))),
+        vcpus=int(str(vcpus)),
+        memory_mib=int(str(memory)),
+        disk_size_bytes=int(str(disk)),
+        own_bytes=int(str(own)),
+        has_memory=bool(has_memory),
+        envd_version=str(envd),
+    )
+
+
+def _to_microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
