@@ -24,7 +24,7 @@ from agentenv.main.home import Home
 from agentenv.main.settings import Settings
 from agentenv.network.base import EgressPolicy, Slot
 from agentenv.network.pool import SlotPool
-from agentenv.runtime.launcher import guest_command_line
+from agentenv.runtime.specification import guest_command_line
 from agentenv.vmm.base import DiskAttachment, MachineSpec, TapAttachment
 from agentenv.vmm.choice import choose_driver
 from agentenv.vmm.qemu.binary import find_qemu

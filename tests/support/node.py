@@ -1,16 +1,18 @@
 """Fakes of the mechanisms under a node, with named places to stop at and to fail at, and what they gave out."""
 
 import asyncio
+import hashlib
+import json
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from agentenv.base.errors import Exhausted, Unavailable
+from agentenv.base.errors import Exhausted
 from agentenv.base.ids import SandboxId, TemplateId
 from agentenv.base.process import ProcessIdentity, identify
-from agentenv.blocks.base import Disk
+from agentenv.blocks.base import Disk, FileLayer, FrozenLayer, LayerSource, SealedLayer, Stack
 from agentenv.guest.base import GuestAddress, GuestMetrics, GuestSetup
 from agentenv.images.base import Image
 from agentenv.images.errors import TemplateNotFound
@@ -26,34 +28,9 @@ from agentenv.vmm.base import (
     MachineSpec,
     RestoreSource,
 )
+from agentenv.vmm.errors import SnapshotUnfit
 from support import fake_capture
-
-
-class Stops:
-    """Places where a fake waits until the test lets it go on, or fails because the test says so."""
-
-    def __init__(self) -> None:
-        self.reached: dict[str, asyncio.Event] = {}
-        self._gates: dict[str, asyncio.Event] = {}
-        self._failures: dict[str, Exception] = {}
-
-    def hold(self, place: str) -> None:
-        self._gates[place] = asyncio.Event()
-        self.reached[place] = asyncio.Event()
-
-    def let_go(self, place: str) -> None:
-        self._gates.pop(place).set()
-
-    def fail(self, place: str, error: Exception | None = None) -> None:
-        self._failures[place] = error or Unavailable(f"{place} failed as the test said")
-
-    async def pass_by(self, place: str) -> None:
-        if place in self._gates:
-            gate = self._gates[place]
-            self.reached[place].set()
-            await gate.wait()
-        if place in self._failures:
-            raise self._failures[place]
+from support.stops import Stops
 
 
 @dataclass
@@ -101,14 +78,24 @@ class FakeNetwork:
 
 @dataclass
 class FakeBlocks:
-    """Implements `PlainDisks`."""
+    """Implements `BlockStore`. What a disk holds is a number; a layer is a file that says it."""
 
     stops: Stops
+    directory: Path = Path("/nonexistent")
     disks: dict[str, Disk] = field(default_factory=dict)
+    contents: dict[str, int] = field(default_factory=dict)
+    stacks: dict[str, list[LayerSource]] = field(default_factory=dict)
+    images: dict[str, Path] = field(default_factory=dict)
+    mapped: set[str] = field(default_factory=set)
 
-    async def create(self, sandbox_id: SandboxId, base: Path, *, owner: int) -> Disk:
+    async def create(self, sandbox_id: SandboxId, base: Stack, *, owner: int, size_bytes: int | None = None) -> Disk:
         await self.stops.pass_by("blocks.create")
-        self.disks[sandbox_id] = Disk(Path(f"/fake/{sandbox_id}"), 2**30)
+        assert sandbox_id not in self.disks, "a disk of this name is there already"
+        self.disks[sandbox_id] = Disk(Path(f"/fake/{sandbox_id}"), base.size_bytes)
+        self.stacks[sandbox_id] = list(base.layers)
+        top = base.layers[-1]
+        assert isinstance(top, FileLayer)
+        self.contents[sandbox_id] = json.loads(top.path.read_bytes())["disk"] if top.digest else 0
         return self.disks[sandbox_id]
 
     async def find(self, sandbox_id: SandboxId) -> Disk | None:
@@ -117,6 +104,8 @@ class FakeBlocks:
     async def remove(self, sandbox_id: SandboxId) -> None:
         await self.stops.pass_by("blocks.remove")
         self.disks.pop(sandbox_id, None)
+        self.stacks.pop(sandbox_id, None)
+        self.contents.pop(sandbox_id, None)
 
     async def collect(self, keep: frozenset[SandboxId]) -> list[str]:
         gone = [name for name in self.disks if name not in keep]
@@ -124,27 +113,67 @@ class FakeBlocks:
             del self.disks[name]
         return [f"disk of {name}" for name in gone]
 
+    async def stack(self, sandbox_id: SandboxId) -> Stack:
+        return Stack(tuple(self.stacks[sandbox_id]), self.disks[sandbox_id].size_bytes)
+
+    async def freeze(self, sandbox_id: SandboxId, seal_id: str, into: Path) -> FrozenLayer:
+        await self.stops.pass_by("blocks.freeze")
+        content = json.dumps({"disk": self.contents[sandbox_id], "seal": seal_id}).encode()
+        own = self.directory / f"{sandbox_id}-{seal_id}"
+        own.write_bytes(content)
+        self.stacks[sandbox_id].append(FileLayer(own, f"sha256:{hashlib.sha256(content).hexdigest()}"))
+        return FrozenLayer(sandbox_id, seal_id, into)
+
+    async def sealed(self, frozen: FrozenLayer) -> SealedLayer:
+        await self.stops.pass_by("blocks.sealed")
+        own = self.directory / f"{frozen.sandbox_id}-{frozen.seal_id}"
+        frozen.path.write_bytes(own.read_bytes())
+        digest = f"sha256:{hashlib.sha256(own.read_bytes()).hexdigest()}"
+        return SealedLayer(frozen.path, own.stat().st_size, digest)
+
+    async def open_memory(self, name: str, stack: Stack) -> Path:
+        await self.stops.pass_by("blocks.open_memory")
+        top = stack.layers[-1]
+        assert isinstance(top, FileLayer)
+        return self.images.setdefault(name, top.path)
+
+    async def close_memory(self, name: str) -> bool:
+        if name in self.mapped:
+            return False
+        self.images.pop(name, None)
+        return True
+
+    async def memory_images(self) -> list[str]:
+        return list(self.images)
+
 
 class FakeMachine:
-    """Implements `Machine`."""
+    """Implements `Machine`. What its memory holds is a number; `is_stopped` tells whether it stands still."""
 
     def __init__(self, driver: "FakeDriver", name: str, handle: MachineHandle) -> None:
         self.handle = handle
         self.ended: asyncio.Future[MachineEnd] = asyncio.get_running_loop().create_future()
+        self.is_stopped = False
+        self.memory = 0
+        self.generation = 0
         self._driver = driver
         self._name = name
 
     async def pause(self) -> None:
-        raise NotImplementedError
+        await self._driver.stops.pass_by("machine.pause")
+        self.is_stopped = True
 
     async def resume(self) -> None:
-        raise NotImplementedError
+        await self._driver.stops.pass_by("machine.resume")
+        self.is_stopped = False
 
     async def capture(
         self, target: CaptureTarget, *, while_stopped: Callable[[], Awaitable[None]], stay_stopped: bool = False
     ) -> fake_capture.FakeCapture:
         await self._driver.stops.pass_by("machine.capture")
-        return await fake_capture.capture(target, while_stopped)
+        capture = await fake_capture.capture(target, while_stopped, self._driver.stops, self.memory)
+        self.is_stopped = stay_stopped
+        return capture
 
     def die(self, cause: EndCause) -> None:
         self._driver.running.pop(self._name, None)
@@ -173,6 +202,8 @@ class FakeDriver:
     detached: list[str] = field(default_factory=list)
     specs: list[MachineSpec] = field(default_factory=list)
     unrecognised: set[str] = field(default_factory=set)
+    restored: list[str] = field(default_factory=list)
+    is_other: bool = False
     name: str = "fake"
     accelerator: Accelerator = Accelerator.TCG
     capabilities: frozenset[Capability] = frozenset()
@@ -190,17 +221,23 @@ class FakeDriver:
         return fake_capture.FACTS
 
     def check(self, spec: MachineSpec, saved: MachineFacts) -> None:
-        """Accept everything."""
+        if self.is_other:
+            raise SnapshotUnfit("the saved machine cannot go on here: the test says so")
 
     async def restore(self, spec: MachineSpec, source: RestoreSource) -> FakeMachine:
         await self.stops.pass_by("driver.restore")
-        return await self.boot(spec)
+        machine = await self.boot(spec)
+        machine.memory = json.loads(source.memory_image.read_bytes())["memory"]
+        self.restored.append(spec.name)
+        return machine
 
     async def adopt(self, handle: MachineHandle) -> FakeMachine | None:
         await self.stops.pass_by("driver.adopt")
         if not handle.process.is_alive() or handle.directory.name in self.unrecognised:
             return None
         machine = FakeMachine(self, handle.directory.name, handle)
+        if (earlier := self.running.get(handle.directory.name)) is not None:
+            machine.memory, machine.is_stopped = earlier.memory, earlier.is_stopped
         self.running[handle.directory.name] = machine
         return machine
 
@@ -211,6 +248,7 @@ class FakeGuest:
 
     stops: Stops
     initialised: list[GuestSetup] = field(default_factory=list)
+    tokens: list[str | None] = field(default_factory=list)
 
     async def wait_ready(self, address: GuestAddress) -> None:
         await self.stops.pass_by("guest.ready")
@@ -218,6 +256,15 @@ class FakeGuest:
     async def initialise(self, address: GuestAddress, setup: GuestSetup, *, current_token: str | None) -> None:
         await self.stops.pass_by("guest.init")
         self.initialised.append(setup)
+        self.tokens.append(current_token)
+
+    async def freeze_disk(
+        self, address: GuestAddress, token: str, *, hold_seconds: float, timeout_seconds: float
+    ) -> None:
+        await self.stops.pass_by("guest.freeze")
+
+    async def thaw_disk(self, address: GuestAddress, token: str) -> None:
+        await self.stops.pass_by("guest.thaw")
 
     async def metrics(self, address: GuestAddress, token: str) -> GuestMetrics:
         await self.stops.pass_by("guest.metrics")

@@ -16,6 +16,7 @@ from agentenv.base.clock import Clock, SystemClock
 from agentenv.base.errors import Conflict
 
 _T = TypeVar("_T")
+_Other = TypeVar("_Other")
 _Item = TypeVar("_Item")
 _log = log.get("base")
 _loop_seconds = metrics.histogram("aenv_base_loop_seconds", "Duration of one turn of a supervised loop.", ("loop",))
@@ -117,6 +118,12 @@ class Operations(Generic[_T]):
         task = self._running.get((key, verb))
         if task is not None:
             task.cancel()
+            await asyncio.wait((task,))
+
+    async def wait(self, key: str, verb: str) -> None:
+        """Wait until an operation has ended, however it ends; return at once when it does not run."""
+        task = self._running.get((key, verb))
+        if task is not None:
             await asyncio.wait((task,))
 
     async def cancel_all(self) -> None:
@@ -233,6 +240,16 @@ async def _outlast(work: asyncio.Future[_T]) -> _T:
     if cancelled is not None:
         raise cancelled
     return work.result()
+
+
+async def together(left: Coroutine[Any, Any, _T], right: Coroutine[Any, Any, _Other]) -> tuple[_T, _Other]:
+    """Run both side by side. An error in one cancels the other and is raised, alone, once both have ended."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = group.create_task(left), group.create_task(right)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return tasks[0].result(), tasks[1].result()
 
 
 async def unless(work: Coroutine[Any, Any, _T], end: asyncio.Future[Any]) -> tuple[_T] | None:

@@ -100,6 +100,17 @@ class GuestClient:
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise GuestRefused("the guest's metrics are not what the contract says") from error
 
+    async def freeze_disk(
+        self, address: GuestAddress, token: str, *, hold_seconds: float, timeout_seconds: float
+    ) -> None:
+        """Write everything to the guest's disk and let nobody write more; it thaws by itself after `hold_seconds`."""
+        path = f"/fsfreeze?holdMs={round(hold_seconds * 1000)}"
+        await self._call("POST", address, path, token=token, timeout_seconds=timeout_seconds)
+
+    async def thaw_disk(self, address: GuestAddress, token: str) -> None:
+        """Let the guest write to its disk again. Can be called again, and when nothing is frozen."""
+        await self._call("POST", address, "/fsthaw", token=token, timeout_seconds=5)
+
     async def shut_down(self, address: GuestAddress, token: str) -> None:
         """Ask the guest to sync its disk and power off; returns when it has accepted, not when it is off."""
         await self._call("POST", address, "/shutdown", token=token, timeout_seconds=5)

@@ -2,8 +2,9 @@
 
 AgentEnvError
 ├── Unavailable
-│   └── LaunchFailed       a part of the launch failed; the message names it
-│       └── GuestPanicked  the guest's kernel gave up before the guest answered
+│   ├── LaunchFailed       a part of the launch failed; the message names it
+│   │   └── GuestPanicked  the guest's kernel gave up before the guest answered
+│   └── GuestUnresponsive  the guest did not answer before a capture that needs it; the sandbox runs on
 └── TimedOut
     └── GuestNotReady      the guest did not answer in time after its machine was started
 """
@@ -19,6 +20,12 @@ class LaunchFailed(Unavailable):
 
 class GuestPanicked(LaunchFailed):
     """The guest's kernel gave up before the guest answered."""
+
+
+class GuestUnresponsive(Unavailable):
+    """The guest did not answer before a capture that needs it; the sandbox runs on."""
+
+    code = "sandbox_guest_unresponsive"
 
 
 class GuestNotReady(TimedOut):

@@ -54,6 +54,7 @@ class Live:
     disk: Disk
     machine: Machine
     holdings: Holdings
+    memory_name: str | None = None
 
     @property
     def address(self) -> GuestAddress:
@@ -63,7 +64,7 @@ class Live:
     @property
     def handle(self) -> LiveHandle:
         """What a later process needs to adopt this sandbox."""
-        return LiveHandle(slot_index=self.slot.index, machine=self.machine.handle)
+        return LiveHandle(slot_index=self.slot.index, machine=self.machine.handle, memory_name=self.memory_name)
 
     async def wait_ended(self) -> Ended:
         """Return when the machine is no more, and why."""

@@ -1,0 +1,40 @@
+"""Named places in fakes, where a test can hold them, or make them fail."""
+
+import asyncio
+from collections.abc import Callable
+
+from agentenv.base.errors import Unavailable
+
+
+class Stops:
+    """Places where a fake waits until the test lets it go on, or fails because the test says so."""
+
+    def __init__(self) -> None:
+        self.reached: dict[str, asyncio.Event] = {}
+        self.passed: list[str] = []
+        self._gates: dict[str, asyncio.Event] = {}
+        self._failures: dict[str, Exception] = {}
+        self.at_each: Callable[[str], None] = lambda place: None
+
+    def hold(self, place: str) -> None:
+        self._gates[place] = asyncio.Event()
+        self.reached[place] = asyncio.Event()
+
+    def let_go(self, place: str) -> None:
+        self._gates.pop(place).set()
+
+    def fail(self, place: str, error: Exception | None = None) -> None:
+        self._failures[place] = error or Unavailable(f"{place} failed as the test said")
+
+    def repair(self, place: str) -> None:
+        del self._failures[place]
+
+    async def pass_by(self, place: str) -> None:
+        self.passed.append(place)
+        self.at_each(place)
+        if place in self._gates:
+            gate = self._gates[place]
+            self.reached[place].set()
+            await gate.wait()
+        if place in self._failures:
+            raise self._failures[place]
