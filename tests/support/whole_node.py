@@ -23,7 +23,9 @@ from agentenv.orchestrator.settings import OrchestratorSettings
 from agentenv.runtime.launcher import Launcher
 from agentenv.runtime.settings import RuntimeSettings
 from support.clock import FakeClock
-from support.node import FakeBlocks, FakeCatalogue, FakeDriver, FakeGuest, FakeNetwork, Stops
+from support.node import FakeBlocks, FakeCatalogue, FakeDriver, FakeGuest, FakeNetwork
+from support.repository import FakeRepository
+from support.stops import Stops
 
 RETRY_AFTER_SECONDS = 7
 
@@ -43,6 +45,7 @@ class Node:
     guest: FakeGuest
     cut: list[SandboxId]
     directory: Path
+    repository: FakeRepository
 
     def is_clean(self) -> bool:
         """Return whether nothing is held any more."""
@@ -62,9 +65,14 @@ async def make_node(tmp_path: Path) -> AsyncIterator[NodeFactory]:
     """Return a function that builds a node on the same records each time: a second call is the next server."""
     opened: list[Node] = []
 
-    async def make(**limits: int) -> Node:
+    async def make(*, after: Node | None = None, **limits: int) -> Node:
         clock, stops = FakeClock(), Stops()
         network, blocks, driver, guest = FakeNetwork(stops), FakeBlocks(stops), FakeDriver(stops), FakeGuest(stops)
+        repository = FakeRepository(stops, tmp_path / "repository")
+        blocks.directory = tmp_path / "blocks"
+        blocks.directory.mkdir(exist_ok=True)
+        if after is not None:
+            _inherit(after, clock, blocks, driver, repository)
         launcher = Launcher(
             directory=tmp_path / "sandboxes",
             network=network,
@@ -82,6 +90,7 @@ async def make_node(tmp_path: Path) -> AsyncIterator[NodeFactory]:
             book=Book(records),
             launcher=launcher,
             catalogue=FakeCatalogue(),
+            repository=repository,
             admission=Admission(
                 Limits(
                     sandboxes=limits.get("sandboxes", 10),
@@ -109,6 +118,7 @@ async def make_node(tmp_path: Path) -> AsyncIterator[NodeFactory]:
             guest=guest,
             cut=cut,
             directory=tmp_path / "sandboxes",
+            repository=repository,
         )
         opened.append(node)
         return node
@@ -117,6 +127,20 @@ async def make_node(tmp_path: Path) -> AsyncIterator[NodeFactory]:
     for node in opened:
         await node.fleet.supervisor.stop()
         await node.records.close()
+
+
+def _inherit(after: Node, clock: FakeClock, blocks: FakeBlocks, driver: FakeDriver, repository: FakeRepository) -> None:
+    """Let a new server find what an earlier one, that was killed, has left outside of its process."""
+    clock.elapsed = after.clock.elapsed
+    blocks.disks, blocks.contents, blocks.stacks = (
+        dict(after.blocks.disks),
+        dict(after.blocks.contents),
+        {name: list(stack) for name, stack in after.blocks.stacks.items()},
+    )
+    driver.running = dict(after.driver.running)
+    repository.manifests = dict(after.repository.manifests)
+    repository.owners = dict(after.repository.owners)
+    repository.leases = {holder: set(digests) for holder, digests in after.repository.leases.items()}
 
 
 @pytest.fixture
@@ -129,5 +153,5 @@ async def node(make_node: NodeFactory) -> Node:
 
 def a_request(**words: Any) -> CreateRequest:
     """Return a request for the base template, with what a test cares about changed."""
-    defaults: dict[str, Any] = {"template": "base", "timeout_seconds": 300}
+    defaults: dict[str, Any] = {"template": "base", "timeout_seconds": 300, "auto_pause": False}
     return CreateRequest(**(defaults | words))

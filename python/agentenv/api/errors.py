@@ -6,7 +6,8 @@ AgentEnvError
 │   ├── FeatureUnsupported   a field of the contract that we cannot honour yet
 │   ├── BodyTooLarge         more bytes than a control-plane request may have
 │   ├── MethodNotAllowed     the path exists, the method does not
-│   └── PrivatePort          the port is private and the traffic token is missing or wrong
+│   ├── PrivatePort          the port is private and the traffic token is missing or wrong
+│   └── WakeDenied           a request to the daemon of a paused sandbox, without its token, does not wake it
 ├── Unauthorised
 │   └── KeyRefused           no API key, more than one, or a wrong one
 └── NotFound
@@ -49,6 +50,12 @@ class PrivatePort(Invalid):
     """The port is private and the traffic token is missing or wrong."""
 
     code = "private_port"
+
+
+class WakeDenied(Invalid):
+    """A request to the daemon of a paused sandbox, without its token, does not wake it."""
+
+    code = "wake_denied"
 
 
 class KeyRefused(Unauthorised):

@@ -4,13 +4,13 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from agentenv.api.errors import RequestInvalid
-from agentenv.orchestrator.base import SandboxState
+from agentenv.orchestrator.base import PAUSED_STATES, RUNNING_STATES, SandboxState
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PAIRS_LIMIT = 256
 _STATES = {
-    "running": frozenset({SandboxState.RUNNING}),
-    "paused": frozenset({SandboxState.PAUSING, SandboxState.PAUSED}),
+    "running": RUNNING_STATES,
+    "paused": PAUSED_STATES,
 }
 ALL_STATES = _STATES["running"] | _STATES["paused"]
 

@@ -76,6 +76,41 @@ class Connect(RequestModel):
     memory: bool | None = None
 
 
+class Resume(RequestModel):
+    """What POST /sandboxes/{id}/resume takes."""
+
+    timeout: Seconds | None = None
+    autoPause: bool | None = None  # noqa: N815 - the contract's spelling
+    memory: bool | None = None
+
+
+class Pause(RequestModel):
+    """What POST /sandboxes/{id}/pause takes."""
+
+    memory: bool | None = None
+    requireHealthyGuest: bool | None = None  # noqa: N815
+
+
+class NewSnapshot(RequestModel):
+    """What POST /sandboxes/{id}/snapshots takes."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = None
+    memory: bool | None = None
+
+
+class Fork(RequestModel):
+    """What POST /sandboxes/{id}/fork takes."""
+
+    timeout: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    count: Annotated[int, Field(ge=1, le=16)] | None = None
+
+
+class Rollback(RequestModel):
+    """What POST /sandboxes/{id}/rollback takes: the id or the name of a snapshot."""
+
+    snapshotID: Annotated[str, StringConstraints(min_length=1, max_length=512)]  # noqa: N815
+
+
 class Timeout(RequestModel):
     """What POST /sandboxes/{id}/timeout takes."""
 

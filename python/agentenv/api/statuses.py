@@ -24,9 +24,13 @@ _BY_CODE = {
     "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
     "private_port": HTTPStatus.FORBIDDEN,
+    "wake_denied": HTTPStatus.FORBIDDEN,
+    "store_full": HTTPStatus.INSUFFICIENT_STORAGE,
+    "disk_space_short": HTTPStatus.INSUFFICIENT_STORAGE,
     "idempotency_request_mismatch": HTTPStatus.UNPROCESSABLE_ENTITY,
 }
-# The words that clients know (e2b-contract 1.9); others stay out of the body.
+# The words that clients know (e2b-contract 1.9). Of the others only conflicts are told: which one it is, is theirs to
+# act on.
 _PUBLISHED_CODES = frozenset(
     {
         "sandbox_capacity_unavailable",
@@ -69,6 +73,6 @@ def error_answer(error: AgentEnvError) -> web.Response:
     """Return the control plane's answer to an error."""
     status = status_of(error)
     body: dict[str, object] = {"code": int(status), "message": error.message}
-    if error.code in _PUBLISHED_CODES:
+    if error.code in _PUBLISHED_CODES or error.kind is Kind.CONFLICT:
         body["error_code"] = error.code
     return json_answer(body, status=status, headers=error_headers(error))

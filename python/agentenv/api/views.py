@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime
 
+from agentenv.api.statuses import status_of
 from agentenv.guest.base import ENVD_VERSION, GuestMetrics
-from agentenv.orchestrator.base import Sandbox, SandboxState, Template
+from agentenv.orchestrator.base import PAUSED_STATES, ForkedChild, Sandbox, Template
+from agentenv.snapshots.base import SnapshotSummary
 
 View = dict[str, object]
-
-_SHOWN_AS_PAUSED = frozenset({SandboxState.PAUSING, SandboxState.PAUSED})
 
 
 def show_time(time: datetime) -> str:
@@ -42,12 +42,14 @@ def show_listed(sandbox: Sandbox) -> View:
         "cpuCount": sandbox.vcpus,
         "memoryMB": sandbox.memory_mib,
         "diskSizeMB": sandbox.disk_mib,
-        "state": "paused" if sandbox.state in _SHOWN_AS_PAUSED else "running",
+        "state": "paused" if sandbox.state in PAUSED_STATES else "running",
         "envdVersion": sandbox.envd_version,
         "metadata": sandbox.metadata,
     }
     if sandbox.template_name is not None:
         view["alias"] = sandbox.template_name
+    if sandbox.pause is not None and not sandbox.pause.guest_answered:
+        view["envdUnresponsiveAtPause"] = True
     return view
 
 
@@ -56,12 +58,40 @@ def show_detail(sandbox: Sandbox, domain: str | None) -> View:
     network: View = {"allowPublicTraffic": sandbox.allow_public_traffic}
     if sandbox.mask_request_host is not None:
         network["maskRequestHost"] = sandbox.mask_request_host
-    return show_listed(sandbox) | {
+    view = show_listed(sandbox) | {
         "envdAccessToken": sandbox.envd_token,
         "allowInternetAccess": sandbox.allow_internet,
         "domain": domain,
         "network": network,
         "lifecycle": {"autoResume": sandbox.auto_resume, "onTimeout": sandbox.on_timeout.value},
+    }
+    if sandbox.pause is not None:
+        view["pauseMode"] = "full" if sandbox.pause.with_memory else "filesystem"
+    return view
+
+
+def show_child(child: ForkedChild, domain: str | None) -> View:
+    """Return one entry of a fork's answer."""
+    if child.sandbox is not None:
+        return {"sandbox": show_created(child.sandbox, domain)}
+    assert child.error is not None, "a child has a sandbox or an error"
+    return {"error": {"code": int(status_of(child.error)), "message": child.error.message}}
+
+
+def show_snapshot(summary: SnapshotSummary) -> View:
+    """Return the contract's `SnapshotInfo`, and what is ours to add: where it comes from and how large it is."""
+    return {
+        "snapshotID": summary.snapshot_id,
+        "names": [name.removesuffix(":default") for name in summary.names],
+        "parentID": summary.parent_id,
+        "sandboxID": summary.sandbox_id,
+        "templateID": summary.template_id,
+        "createdAt": show_time(summary.created_at),
+        "cpuCount": summary.vcpus,
+        "memoryMB": summary.memory_mib,
+        "diskSizeMB": summary.disk_size_bytes // 2**20,
+        "memory": summary.has_memory,
+        "sizeBytes": summary.own_bytes,
     }
 
 

@@ -18,6 +18,7 @@ from agentenv.guest.client import GuestClient
 from agentenv.images.catalogue import DirectoryCatalogue
 from agentenv.main.doctor.leaks import find_monitors
 from agentenv.main.home import Home
+from agentenv.main.interim import PlainStore
 from agentenv.main.settings import Settings
 from agentenv.network.pool import SlotPool
 from agentenv.orchestrator import recovery
@@ -27,6 +28,7 @@ from agentenv.orchestrator.fleet import Fleet
 from agentenv.orchestrator.record import Book, SandboxRecord
 from agentenv.orchestrator.service import Service
 from agentenv.runtime.launcher import Launcher
+from agentenv.snapshots.opening import open_repository
 from agentenv.vmm.base import Driver
 from agentenv.vmm.choice import choose_driver
 
@@ -66,10 +68,13 @@ async def open_node(
         known = await book.read()
         _end_orphans(home, known)
         await network.start(recovery.kept_slots(known))
+        repository = await stack.enter_async_context(
+            open_repository(settings.snapshots, settings.objects, home.path, clock)
+        )
         launcher = Launcher(
             directory=home.sandboxes,
             network=network,
-            blocks=OverlayStore(home.disks),
+            blocks=PlainStore(OverlayStore(home.disks)),
             driver=driver,
             guest=guest,
             boot_files=boot_files,
@@ -80,6 +85,7 @@ async def open_node(
             book=book,
             launcher=launcher,
             catalogue=catalogue,
+            repository=repository,
             admission=Admission(_limits(settings)),
             deadlines=Deadlines(clock, at_once=settings.orchestrator.expiries_at_once),
             starts=asyncio.Semaphore(settings.orchestrator.max_concurrent_starts or os.cpu_count() or 1),

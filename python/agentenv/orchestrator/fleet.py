@@ -14,6 +14,7 @@ from agentenv.orchestrator.record import Book
 from agentenv.orchestrator.settings import OrchestratorSettings
 from agentenv.runtime.launcher import Launcher
 from agentenv.runtime.live import Live
+from agentenv.snapshots.base import Repository
 
 verb_seconds = metrics.histogram(
     "aenv_orchestrator_verb_seconds", "Duration of a verb, by its outcome.", ("verb", "outcome")
@@ -28,11 +29,13 @@ class Fleet:
     """The sandboxes of this node and what decides about them.
 
     `cut` ends the connections that clients have to a sandbox; it is called when its machine is about to go.
+    `watch` is told of each sandbox that begins to run.
     """
 
     book: Book
     launcher: Launcher
     catalogue: Catalogue
+    repository: Repository
     admission: Admission
     deadlines: Deadlines
     starts: asyncio.Semaphore
@@ -40,4 +43,5 @@ class Fleet:
     clock: Clock
     settings: OrchestratorSettings
     cut: Callable[[SandboxId], None]
+    watch: Callable[[Live], None] = field(default=lambda live: None)
     live: dict[SandboxId, Live] = field(default_factory=dict)

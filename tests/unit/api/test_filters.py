@@ -43,7 +43,16 @@ def test_no_metadata_breaks_the_parser(text: str) -> None:
 
 def test_a_pausing_sandbox_counts_as_paused() -> None:
     assert parse_states("paused") == {SandboxState.PAUSING, SandboxState.PAUSED}
-    assert parse_states("running,paused") == {SandboxState.RUNNING, SandboxState.PAUSING, SandboxState.PAUSED}
+    assert parse_states("running,paused") >= {SandboxState.RUNNING, SandboxState.PAUSING, SandboxState.PAUSED}
+
+
+def test_a_sandbox_that_is_captured_or_comes_back_counts_as_running() -> None:
+    assert parse_states("running") == set(SandboxState) - {
+        SandboxState.STARTING,
+        SandboxState.PAUSING,
+        SandboxState.PAUSED,
+        SandboxState.STOPPING,
+    }
 
 
 @pytest.mark.parametrize("text", ["starting", "running,", "Running", " running"])

@@ -12,7 +12,6 @@ from agentenv.orchestrator.errors import (
     IdempotencyInProgress,
     IdempotencyMismatch,
     IdempotencyUnknown,
-    OptionUnsupported,
     SandboxNotFound,
 )
 from agentenv.runtime.errors import GuestNotReady, LaunchFailed
@@ -234,8 +233,6 @@ async def test_too_long_a_queue_of_starts_is_refused(make_node: NodeFactory, wai
         ({"timeout_seconds": 0}, Invalid, "timeout"),
         ({"timeout_seconds": -1}, Invalid, "timeout"),
         ({"timeout_seconds": 1001}, Invalid, "max_timeout_seconds"),
-        ({"auto_pause": True}, OptionUnsupported, "autoPause"),
-        ({"auto_resume": True}, OptionUnsupported, "autoResume"),
     ],
 )
 async def test_what_cannot_be_honoured_is_refused_by_name(

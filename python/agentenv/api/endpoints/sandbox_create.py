@@ -34,6 +34,7 @@ async def _create(call: Call, default_timeout_seconds: int) -> web.Response:
             template=body.templateID,
             timeout_seconds=default_timeout_seconds if body.timeout is None else body.timeout,
             auto_pause=body.autoPause,
+            auto_pause_memory=body.autoPauseMemory is not False,
             auto_resume=body.autoResume is not None and body.autoResume.enabled,
             metadata=body.metadata or {},
             environment=body.envVars or {},
@@ -62,7 +63,6 @@ def _refuse_unsupported(body: NewSandbox) -> None:
             raise RequestInvalid("autoPauseMemory false needs autoPause true")
         if body.autoResume is not None and body.autoResume.enabled:
             raise RequestInvalid("autoPauseMemory false and autoResume exclude each other")
-        raise FeatureUnsupported("autoPauseMemory false is not supported by this server; leave it out")
     network = body.network or Network()
     unsupported = {
         "network.allowOut": network.allowOut,

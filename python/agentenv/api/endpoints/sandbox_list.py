@@ -8,11 +8,10 @@ from agentenv.api.errors import RequestInvalid
 from agentenv.api.filters import ALL_STATES, parse_metadata, parse_states
 from agentenv.api.pages import cut_page, decode_token, encode_token
 from agentenv.api.views import show_listed
-from agentenv.orchestrator.base import ListQuery, Order, SandboxState
+from agentenv.orchestrator.base import RUNNING_STATES, ListQuery, Order
 
 _PAGE_LIMIT = 100
 _WHOLE_LIMIT = 5000
-_RUNNING = frozenset({SandboxState.RUNNING})
 
 
 async def list_sandboxes(call: Call) -> web.Response:
@@ -26,10 +25,9 @@ async def list_sandboxes(call: Call) -> web.Response:
     after = decode_token(token, wanted.order) if token else None
     found = await call.orchestrator.find(wanted)
     page, following = cut_page(found, wanted.order, after, limit)
-    running = (
-        found if wanted == ListQuery(order=wanted.order) else await call.orchestrator.find(ListQuery(states=_RUNNING))
-    )
-    headers = {"X-Total-Running": str(sum(sandbox.state is SandboxState.RUNNING for sandbox in running))}
+    is_whole = wanted == ListQuery(order=wanted.order)
+    running = found if is_whole else await call.orchestrator.find(ListQuery(states=RUNNING_STATES))
+    headers = {"X-Total-Running": str(sum(sandbox.state in RUNNING_STATES for sandbox in running))}
     if following is not None:
         headers["X-Next-Token"] = encode_token(following)
     return json_answer([show_listed(sandbox) for sandbox in page], headers=headers)
@@ -38,7 +36,7 @@ async def list_sandboxes(call: Call) -> web.Response:
 async def list_running_sandboxes(call: Call) -> web.Response:
     """Answer with all running sandboxes."""
     metadata = parse_metadata(call.query().get("metadata", ""))
-    found = await call.orchestrator.find(ListQuery(states=_RUNNING, metadata=metadata))
+    found = await call.orchestrator.find(ListQuery(states=RUNNING_STATES, metadata=metadata))
     if len(found) > _WHOLE_LIMIT:
         raise RequestInvalid(f"more than {_WHOLE_LIMIT} sandboxes match; use GET /v2/sandboxes, which has pages")
     return json_answer([show_listed(sandbox) for sandbox in found], headers={"X-Total-Running": str(len(found))})
