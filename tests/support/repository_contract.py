@@ -265,9 +265,30 @@ class RepositoryContract:
             parts.catalogue.create = contested  # type: ignore[method-assign]
             made = await publish(parts.repository, content)
             parts.catalogue.create = create  # type: ignore[method-assign]
-            await parts.repository.verify(made.snapshot_id)
+            # Reading would heal it; it must be there before anybody reads.
+            assert record_of(content) in await blobs(parts)
             await collect_all(other, clock)
+            assert record_of(content) in await blobs(parts)
             await parts.repository.verify(made.snapshot_id)
+
+    async def test_a_file_comes_back_for_a_manifest_that_appeared_meanwhile(
+        self, parts: Parts, other: Parts, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The publisher wrote the manifest while the collector took the file, and died before it could look again."""
+        deleted = await publish(parts.repository, b"contested")
+        await parts.repository.delete(deleted.snapshot_id)
+        await other.repository.collect()
+        clock.elapsed += 101
+        made = make_manifest(b"contested")
+        set_aside = other.repository._store.set_aside
+
+        async def contested(digest: str) -> None:
+            await set_aside(digest)
+            await parts.catalogue.create(made)
+
+        monkeypatch.setattr(other.repository._store, "set_aside", contested)
+        assert (await other.repository.collect()).restored == (record_of(b"contested"),)
+        assert record_of(b"contested") in await blobs(parts)
 
     async def test_a_missing_file_is_named_and_can_be_deleted(self, parts: Parts, other: Parts) -> None:
         made = await publish(parts.repository, b"disk", memory=(b"memory",))

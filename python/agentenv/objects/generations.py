@@ -32,8 +32,10 @@ class Generations:
 
     def make(self) -> None:
         """Make the directories, all at once, so that no write has to."""
-        for number in range(_SHARDS):
-            (self._directory / f"{number:02x}").mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        missing = {f"{number:02x}" for number in range(_SHARDS)} - set(_list(self._directory))
+        for name in missing:
+            (self._directory / name).mkdir(exist_ok=True)
         files.sync_directory(self._directory)
 
     def read(self, key: str) -> Cell | None:
