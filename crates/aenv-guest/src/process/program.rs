@@ -8,8 +8,10 @@ use std::ptr;
 use super::messages::ProcessConfig;
 use crate::state::Environment;
 
-/// Runs files that are no program and name no interpreter, as every shell would.
+/// Runs files that are no program and name no interpreter, as every shell would, and stands in for a missing bash.
 const SHELL: &CStr = c"/bin/sh";
+/// What all official clients run their commands in. Small images have none, but a shell that takes the same words.
+const BASH: &str = "/bin/bash";
 
 /// A program ready to be executed.
 pub(super) struct Program {
@@ -19,6 +21,7 @@ pub(super) struct Program {
     variables: Words,
     /// The words of the shell that runs the program as a script; the second is filled in when it is known.
     script: Vec<Cell<*const libc::c_char>>,
+    is_bash: bool,
 }
 
 impl Program {
@@ -31,7 +34,7 @@ impl Program {
         let script = [SHELL.as_ptr(), ptr::null()].into_iter().chain(rest).map(Cell::new).collect();
         let candidates = find_candidates(&config.cmd, environment.get("PATH").map_or("", String::as_str));
         let candidates = candidates.into_iter().map(CString::new).collect::<Result<_, _>>()?;
-        Ok(Self { candidates, variables: Words::new(pairs)?, arguments, script })
+        Ok(Self { candidates, variables: Words::new(pairs)?, arguments, script, is_bash: config.cmd == BASH })
     }
 
     /// Becomes the program. Returns only when that fails, with the error number.
@@ -45,7 +48,18 @@ impl Program {
                 other => return other,
             }
         }
+        if self.is_bash && reason == libc::ENOENT {
+            self.execute_stand_in();
+        }
         reason
+    }
+
+    /// Returns when there is no other shell either.
+    fn execute_stand_in(&self) {
+        // Its own name first: a program of many names goes by the one that it is called.
+        self.script[1].set(SHELL.as_ptr());
+        // `Cell` has the layout of its content.
+        execute(SHELL, self.script[1..].as_ptr().cast(), self.variables.pointers.as_ptr());
     }
 
     fn execute_candidate(&self, path: &CStr) -> i32 {
