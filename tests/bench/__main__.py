@@ -17,6 +17,8 @@ from bench import (
     guest_memory,
     guest_stdout,
     guest_upload,
+    layer_open,
+    layer_seal,
 )
 from bench.measure import Measurement, show, write
 from bench.node import BenchServer
@@ -30,6 +32,8 @@ BENCHES: dict[str, Callable[[BenchServer], Awaitable[list[Measurement]]]] = {
     "guest_memory": guest_memory.measure,
     "guest_stdout": guest_stdout.measure,
     "guest_upload": guest_upload.measure,
+    "layer_open": layer_open.measure,
+    "layer_seal": layer_seal.measure,
 }
 _OUTPUT = Path("build/bench.json")
 

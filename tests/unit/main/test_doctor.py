@@ -1,6 +1,7 @@
 import asyncio
 import io
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -96,9 +97,17 @@ async def test_no_driver_at_all_means_that_no_server_can_work(monkeypatch: pytes
 async def test_empty_home_lacks_what_setup_prepares(tmp_path: Path) -> None:
     checks = await prepared.examine_prepared(tmp_path)
     assert [(check.key, check.state, check.remedy) for check in checks] == [
+        ("core_module", State.OK, ""),
         ("guest", State.MISSING, "run `aenv setup`"),
         ("base_image", State.MISSING, "run `aenv setup`"),
     ]
+
+
+async def test_a_module_that_cannot_be_loaded_is_made_by_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # This is how Python writes down that a module is not to be found.
+    monkeypatch.setitem(sys.modules, "agentenv_core", None)
+    module = (await prepared.examine_prepared(tmp_path))[0]
+    assert (module.key, module.state, module.remedy) == ("core_module", State.MISSING, "run `make setup`")
 
 
 async def test_missing_device_that_is_optional_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

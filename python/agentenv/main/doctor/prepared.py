@@ -1,5 +1,6 @@
 """Checks of what `aenv setup` prepares: kernel, initramfs, base image. Reads only."""
 
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,15 @@ _REMEDY = "run `aenv setup`"
 
 async def examine_prepared(home: Path) -> Sequence[Check]:
     """Look for everything that a first sandbox starts from."""
-    return [_guest(home), _base_image(home)]
+    return [_core_module(), _guest(home), _base_image(home)]
+
+
+def _core_module() -> Check:
+    try:
+        importlib.import_module("agentenv_core")
+    except ImportError:
+        return Check("core_module", State.MISSING, "agentenv_core cannot be loaded", "run `make setup`")
+    return Check("core_module", State.OK, "agentenv_core is loaded")
 
 
 def _guest(home: Path) -> Check:

@@ -1,0 +1,41 @@
+//! The seam between the device table and whatever shows images to processes: files of a FUSE mount now.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::image::Image;
+
+/// Somebody still has the image open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{users} openers still use the image")]
+pub(crate) struct InUse {
+    /// How many.
+    pub(crate) users: usize,
+}
+
+/// Shows images to processes.
+///
+/// An implementer promises that all users of an image share one object, and that bytes acknowledged to one of them are
+/// in the layers. It may be called from many threads; calls for one image come one after the other.
+pub(crate) trait Exporter: Send + Sync {
+    /// What `hello` calls it.
+    fn kind(&self) -> &'static str;
+
+    /// Where processes find an image that is shown.
+    fn path(&self, image: &Image) -> PathBuf;
+
+    /// Shows an image. Its bytes may still be on their way; whoever asks for them waits.
+    fn publish(&self, image: &Arc<Image>);
+
+    /// Stops to show an image. With `force`, those who have it open get errors from now on.
+    fn withdraw(&self, image: &Image, force: bool) -> Result<(), InUse>;
+
+    /// How many have it open.
+    fn users(&self, image: &Image) -> usize;
+
+    /// Tells users that the image has grown.
+    fn announce_size(&self, image: &Image);
+
+    /// Puts bytes where the next reader finds them without asking. Says whether there was such a place.
+    fn populate(&self, image: &Image, offset: u64, bytes: &[u8]) -> bool;
+}

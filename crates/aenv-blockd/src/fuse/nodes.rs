@@ -1,0 +1,136 @@
+//! The one directory of the mount: which node is which image. A node has the number of its image, which is never given
+//! twice, so that what the kernel remembers of an image that is gone cannot show another one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::abi::{Attributes, ROOT};
+use super::opens::Opens;
+use crate::export::InUse;
+use crate::image::{Image, ImageName, Use};
+
+/// One file of the directory.
+pub(crate) struct Node {
+    pub(crate) image: Arc<Image>,
+}
+
+/// All files.
+pub(crate) struct Nodes {
+    directory: RwLock<Directory>,
+    opens: Opens,
+}
+
+#[derive(Default)]
+struct Directory {
+    by_number: BTreeMap<u64, Arc<Node>>,
+    by_name: BTreeMap<ImageName, u64>,
+}
+
+impl Nodes {
+    /// An empty directory, and the record of files that processes have open since before this program.
+    pub(crate) fn load(opens: &Path, mount: [u8; 16]) -> io::Result<Self> {
+        Ok(Self { directory: RwLock::default(), opens: Opens::load(opens, mount)? })
+    }
+
+    pub(crate) fn insert(&self, image: Arc<Image>) {
+        debug_assert!(image.serial() > ROOT, "the root has the first number");
+        let mut directory = self.change();
+        directory.by_name.insert(image.name().clone(), image.serial());
+        let node = Node { image };
+        directory.by_number.insert(node.image.serial(), Arc::new(node));
+    }
+
+    /// Takes an image out, unless somebody has it open.
+    pub(crate) fn remove(&self, image: &Image, force: bool) -> Result<Option<Arc<Node>>, InUse> {
+        // Opening takes the same lock, so that nobody opens what is found unused here.
+        let mut directory = self.change();
+        let users = self.opens.count(image.serial());
+        if users > 0 && !force {
+            return Err(InUse { users });
+        }
+        directory.by_name.remove(image.name());
+        self.opens.remove_node(image.serial());
+        Ok(directory.by_number.remove(&image.serial()))
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<Arc<Node>> {
+        self.look().by_number.get(&number).cloned()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Node>> {
+        let name = ImageName::try_from(name.to_owned()).ok()?;
+        let directory = self.look();
+        directory.by_name.get(&name).and_then(|number| directory.by_number.get(number)).cloned()
+    }
+
+    /// Notes an open file; none when the image is gone, false when too many files are open.
+    pub(crate) fn open(&self, number: u64, handle: u64) -> Option<(Arc<Node>, bool)> {
+        let directory = self.look();
+        let node = directory.by_number.get(&number)?;
+        Some((Arc::clone(node), self.opens.add(handle, number)))
+    }
+
+    pub(crate) fn release(&self, handle: u64) {
+        self.opens.remove(handle);
+    }
+
+    pub(crate) fn users(&self, image: &Image) -> usize {
+        self.opens.count(image.serial())
+    }
+
+    /// The first file behind a number, in the order of numbers.
+    pub(crate) fn next(&self, behind: u64) -> Option<Arc<Node>> {
+        self.look().by_number.range(behind.saturating_add(1)..).next().map(|(_, node)| Arc::clone(node))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.look().by_number.len()
+    }
+
+    // Single insertions and removals: a panic elsewhere cannot leave half of one.
+    fn look(&self) -> RwLockReadGuard<'_, Directory> {
+        self.directory.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self) -> RwLockWriteGuard<'_, Directory> {
+        self.directory.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node {
+    /// Attributes of the file once its size is known.
+    pub(crate) fn attributes(&self, size: u64) -> Attributes {
+        let image = &self.image;
+        let permissions = match (image.purpose(), image.is_writable()) {
+            (Use::Disk, true) => 0o600,
+            (Use::Disk, false) => 0o400,
+            // Monitors of many users open one memory image, some of them for writing although they map it privately.
+            // Writes are refused whatever the mode says.
+            (Use::Memory, _) => 0o666,
+        };
+        Attributes {
+            inode: image.serial(),
+            size,
+            blocks: size.div_ceil(512),
+            mode: libc::S_IFREG | permissions,
+            links: 1,
+            owner: image.owner(),
+            group: image.owner(),
+            block_size: 4096,
+            ..Attributes::default()
+        }
+    }
+}
+
+/// Attributes of the directory: root lists it, others need the name.
+pub(crate) fn root_attributes() -> Attributes {
+    Attributes {
+        inode: ROOT,
+        mode: libc::S_IFDIR | 0o711,
+        links: 2,
+        block_size: 4096,
+        ..Attributes::default()
+    }
+}

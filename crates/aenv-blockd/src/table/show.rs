@@ -1,0 +1,79 @@
+//! The verbs `stat` and `list`: what the table knows, in the words of the protocol.
+
+use serde_json::{json, Value};
+
+use super::open_image::OpenImage;
+use super::Table;
+use crate::image::{Content, ImageName};
+use crate::refusal::Refusal;
+
+impl Table {
+    /// Everything about one image.
+    pub(crate) fn stat(&self, name: &ImageName) -> Result<Value, Refusal> {
+        let open = self.get(name)?;
+        let description = open.image.description();
+        let mut shown = self.summary(&open);
+        let details = json!({
+            "serial": description.serial,
+            "owner": description.opened.owner,
+            "layers": description.layers,
+            "frozen": description.frozen,
+            "seals": description.seals,
+            "writable": show_writable(&open),
+            "recording": open.image.recorder.is_on(),
+            "counters": open.image.counters.tally(),
+        });
+        if let (Value::Object(shown), Value::Object(details)) = (&mut shown, details) {
+            shown.extend(details);
+        }
+        Ok(shown)
+    }
+
+    /// All images.
+    pub(crate) fn list(&self) -> Value {
+        let images: Vec<Value> = self.all().iter().map(|open| self.summary(open)).collect();
+        json!({ "images": images, "descriptors": count_descriptors() })
+    }
+
+    fn summary(&self, open: &OpenImage) -> Value {
+        let image = &open.image;
+        let (state, size, reason) = match image.content_nowait() {
+            None => ("loading", None, None),
+            Some(Ok(content)) => ("ready", Some(content.size()), None),
+            Some(Err(unreadable)) => ("unreadable", None, Some(unreadable.0)),
+        };
+        json!({
+            "name": image.name(),
+            "path": self.exporter.path(image),
+            "use": image.purpose(),
+            "is_writable": image.is_writable(),
+            "users": self.exporter.users(image),
+            "state": state,
+            "reason": reason,
+            "size_bytes": size,
+        })
+    }
+}
+
+fn show_writable(open: &OpenImage) -> Value {
+    let directory = open.image.description().writable.clone();
+    match (directory, open.image.content_nowait()) {
+        (Some(directory), Some(Ok(Content::Writable(disk)))) => {
+            let top = disk.disk().top();
+            let (space, index) = (top.space_usage(), top.index_usage());
+            json!({
+                "directory": directory,
+                "file_bytes": space.file_bytes,
+                "live_bytes": space.live_bytes,
+                "index_records": index.records,
+                "index_runs": index.runs,
+            })
+        }
+        (directory, _) => directory.map_or(Value::Null, |directory| json!({ "directory": directory })),
+    }
+}
+
+/// Descriptors that this program has open; none when the system does not say.
+fn count_descriptors() -> Option<usize> {
+    std::fs::read_dir("/proc/self/fd").ok().map(Iterator::count)
+}
