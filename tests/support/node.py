@@ -4,9 +4,10 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
+from itertools import repeat
 from pathlib import Path
 
 from agentenv.base.errors import Exhausted
@@ -176,7 +177,9 @@ class FakeMachine:
         return capture
 
     def die(self, cause: EndCause) -> None:
-        self._driver.running.pop(self._name, None)
+        if self._driver.running.get(self._name) is self:
+            del self._driver.running[self._name]
+        self._driver.forget(self.handle.process.pid)
         if not self.ended.done():
             self.ended.set_result(MachineEnd(cause, f"the test ended it: {cause}"))
 
@@ -204,6 +207,8 @@ class FakeDriver:
     unrecognised: set[str] = field(default_factory=set)
     restored: list[str] = field(default_factory=list)
     is_other: bool = False
+    forget: Callable[[int], None] = lambda pid: None
+    identities: Iterator[ProcessIdentity] = field(default_factory=lambda: repeat(_this_process()))
     name: str = "fake"
     accelerator: Accelerator = Accelerator.TCG
     capabilities: frozenset[Capability] = frozenset()
@@ -211,8 +216,7 @@ class FakeDriver:
     async def boot(self, spec: MachineSpec) -> FakeMachine:
         await self.stops.pass_by("driver.boot")
         self.specs.append(spec)
-        process = identify(os.getpid())
-        assert process is not None
+        process = next(self.identities)
         machine = FakeMachine(self, spec.name, MachineHandle(self.name, spec.directory, process))
         self.running[spec.name] = machine
         return machine
@@ -287,12 +291,18 @@ class FakeCatalogue:
     )
 
     async def resolve(self, reference: str) -> Image:
-        if reference not in {"base", "tbase"}:
+        if reference.partition(":")[0] not in {"base", "tbase"}:
             raise TemplateNotFound(f"template '{reference}' not found")
         return self.image
 
     async def list(self) -> list[Image]:
         return [self.image]
+
+
+def _this_process() -> ProcessIdentity:
+    process = identify(os.getpid())
+    assert process is not None
+    return process
 
 
 def dead_process() -> ProcessIdentity:

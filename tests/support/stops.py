@@ -1,7 +1,6 @@
 """Named places in fakes, where a test can hold them, or make them fail."""
 
 import asyncio
-from collections.abc import Callable
 
 from agentenv.base.errors import Unavailable
 
@@ -14,7 +13,9 @@ class Stops:
         self.passed: list[str] = []
         self._gates: dict[str, asyncio.Event] = {}
         self._failures: dict[str, Exception] = {}
-        self.at_each: Callable[[str], None] = lambda place: None
+        self.ends_at: int | None = None
+        self.ended = asyncio.Event()
+        self._thawed = asyncio.Event()
 
     def hold(self, place: str) -> None:
         self._gates[place] = asyncio.Event()
@@ -29,9 +30,19 @@ class Stops:
     def repair(self, place: str) -> None:
         del self._failures[place]
 
+    def thaw(self) -> None:
+        """Let everybody go on, so that a test can end."""
+        self._thawed.set()
+        for gate in self._gates.values():
+            gate.set()
+        self._failures.clear()
+
     async def pass_by(self, place: str) -> None:
         self.passed.append(place)
-        self.at_each(place)
+        if self.ends_at is not None and len(self.passed) > self.ends_at:
+            # As if the server had been killed here: nothing goes on, nobody cleans up.
+            self.ended.set()
+            await self._thawed.wait()
         if place in self._gates:
             gate = self._gates[place]
             self.reached[place].set()

@@ -22,7 +22,7 @@ from agentenv.orchestrator.service import Service
 from agentenv.orchestrator.settings import OrchestratorSettings
 from agentenv.runtime.launcher import Launcher
 from agentenv.runtime.settings import RuntimeSettings
-from support.clock import FakeClock
+from support.clock import FakeClock, settle
 from support.node import FakeBlocks, FakeCatalogue, FakeDriver, FakeGuest, FakeNetwork
 from support.repository import FakeRepository
 from support.stops import Stops
@@ -57,6 +57,24 @@ class Node:
         return [key for key, _ in await self.records.all("sandbox")]
 
 
+class WatchedRecords(Records):
+    """Records whose writes a test can stop at."""
+
+    def __init__(self, path: Path, stops: Stops) -> None:
+        super().__init__(path)
+        self._stops = stops
+
+    async def put(self, kind: str, key: str, document: dict[str, Any]) -> None:
+        await self._stops.pass_by("records.put")
+        await super().put(kind, key, document)
+        await self._stops.pass_by("records.saved")
+
+    async def delete(self, kind: str, key: str) -> None:
+        await self._stops.pass_by("records.delete")
+        await super().delete(kind, key)
+        await self._stops.pass_by("records.deleted")
+
+
 NodeFactory = Callable[..., Any]
 
 
@@ -84,7 +102,7 @@ async def make_node(tmp_path: Path) -> AsyncIterator[NodeFactory]:
             clock=clock,
         )
         cut: list[SandboxId] = []
-        records = Records(tmp_path / "state.db")
+        records = WatchedRecords(tmp_path / "state.db", stops)
         await records.open()
         fleet = Fleet(
             book=Book(records),
@@ -124,6 +142,9 @@ async def make_node(tmp_path: Path) -> AsyncIterator[NodeFactory]:
         return node
 
     yield make
+    for node in opened:
+        node.stops.thaw()
+    await settle()
     for node in opened:
         await node.fleet.supervisor.stop()
         await node.records.close()

@@ -42,9 +42,12 @@ def egress_of(sandbox: Sandbox) -> EgressPolicy:
     return EgressPolicy(allow_internet=sandbox.allow_internet is not False)
 
 
-async def launch_in_turn(fleet: Fleet, plan: LaunchPlan) -> Live:
-    """Launch once it is this plan's turn. Raises `AdmissionRefused` when too many wait already."""
-    with fleet.admission.waiting() if fleet.starts.locked() else nullcontext():
+async def launch_in_turn(fleet: Fleet, plan: LaunchPlan, *, is_promised: bool = False) -> Live:
+    """Launch once it is this plan's turn. Raises `AdmissionRefused` when too many wait already.
+
+    One that is promised waits however many there are: the work that it belongs to has been accepted.
+    """
+    with fleet.admission.waiting() if fleet.starts.locked() and not is_promised else nullcontext():
         await fleet.starts.acquire()
     try:
         return await fleet.launcher.launch(plan)

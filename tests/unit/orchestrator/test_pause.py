@@ -7,7 +7,7 @@ import pytest
 from agentenv.base.errors import AgentEnvError, Unavailable
 from agentenv.base.records import RecordsUnavailable
 from agentenv.guest.errors import GuestUnreachable
-from agentenv.orchestrator.base import OnTimeout, Sandbox, SandboxState
+from agentenv.orchestrator.base import OnTimeout, SandboxState
 from agentenv.orchestrator.errors import AdmissionRefused, GuestWasUnresponsive, SandboxNotFound, VerbRefused
 from agentenv.runtime.errors import GuestUnresponsive
 from agentenv.snapshots.base import SnapshotKind
@@ -15,22 +15,8 @@ from agentenv.snapshots.errors import SnapshotDamaged
 from agentenv.vmm.base import EndCause
 from agentenv.vmm.errors import SnapshotUnfit
 from support.clock import settle
+from support.sandboxes import holds, running, state
 from support.whole_node import Node, NodeFactory, a_request
-
-
-async def running(node: Node, memory: int = 7, disk: int = 5, **words: object) -> Sandbox:
-    sandbox = await node.service.create(a_request(**words))
-    node.driver.running[sandbox.id].memory = memory
-    node.blocks.contents[sandbox.id] = disk
-    return sandbox
-
-
-def holds(node: Node, sandbox: Sandbox) -> tuple[int, int]:
-    return node.driver.running[sandbox.id].memory, node.blocks.contents[sandbox.id]
-
-
-def state(node: Node, sandbox: Sandbox) -> SandboxState:
-    return node.fleet.book.get(sandbox.id).state
 
 
 async def test_a_pause_keeps_everything_and_gives_everything_back(node: Node) -> None:
@@ -59,7 +45,7 @@ async def test_a_resume_goes_on_where_the_pause_ended(node: Node) -> None:
         sandbox.id,
         sandbox.envd_token,
     )
-    assert holds(node, sandbox) == (7, 5)
+    assert holds(node, sandbox.id) == (7, 5)
     assert node.driver.restored == [sandbox.id]
     assert node.guest.tokens == [None, sandbox.envd_token]
     assert node.guest.initialised[1].environment == {"FROM_IMAGE": "1", "A": "1"}
@@ -73,7 +59,7 @@ async def test_each_capture_writes_what_changed_since_the_one_before(node: Node)
         node.driver.running[sandbox.id].memory = node.blocks.contents[sandbox.id] = 10 * round_number
         await node.service.pause(sandbox.id)
         await node.service.connect(sandbox.id, 100)
-        assert holds(node, sandbox) == (10 * round_number, 10 * round_number)
+        assert holds(node, sandbox.id) == (10 * round_number, 10 * round_number)
         await node.repository.collect()
 
     (manifest,) = node.repository.manifests.values()
@@ -182,7 +168,7 @@ async def test_a_pause_that_fails_lets_the_sandbox_run_on(node: Node, place: str
     await node.service.pause(sandbox.id)
     await node.repository.collect()
     await node.service.connect(sandbox.id, 100)
-    assert holds(node, sandbox) == (7, 5)
+    assert holds(node, sandbox.id) == (7, 5)
 
 
 @pytest.mark.parametrize("place", PAUSE_PLACES)
@@ -247,7 +233,7 @@ async def test_a_resume_that_fails_leaves_it_paused_and_can_be_tried_again(node:
 
     node.stops.repair(place)
     assert (await node.service.connect(sandbox.id, 100)).resumed
-    assert holds(node, sandbox) == (7, 5)
+    assert holds(node, sandbox.id) == (7, 5)
 
 
 @pytest.mark.parametrize("place", [*RESUME_PLACES, "guest.ready"])
@@ -342,7 +328,7 @@ async def test_a_pause_without_memory_boots_from_the_disk_at_the_resume(node: No
 
     await node.service.connect(sandbox.id, 100)
 
-    assert holds(node, sandbox) == (0, 5)
+    assert holds(node, sandbox.id) == (0, 5)
     assert node.driver.restored == []
     assert node.guest.tokens == [None, None]
 
@@ -353,7 +339,7 @@ async def test_a_resume_without_memory_boots_from_the_disk(node: Node) -> None:
 
     await node.service.connect(sandbox.id, 100, with_memory=False)
 
-    assert holds(node, sandbox) == (0, 5)
+    assert holds(node, sandbox.id) == (0, 5)
     await node.service.pause(sandbox.id)
     (manifest,) = node.repository.manifests.values()
     assert len(manifest.memory_layers) == 1
@@ -441,7 +427,7 @@ async def test_a_machine_that_dies_under_its_guest_lapses_to_the_checkpoint(node
 
     assert node.is_clean()
     await node.service.connect(sandbox.id, 100)
-    assert holds(node, sandbox)[0] == 7
+    assert holds(node, sandbox.id)[0] == 7
 
 
 async def test_a_guest_that_shuts_down_ends_its_sandbox_with_its_checkpoint(node: Node) -> None:

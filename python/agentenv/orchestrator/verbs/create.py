@@ -39,14 +39,16 @@ async def create(
         raise
 
 
-async def bring_up(fleet: Fleet, record: SandboxRecord, source: Source, steps: Steps) -> SandboxRecord:
+async def bring_up(
+    fleet: Fleet, record: SandboxRecord, source: Source, steps: Steps, *, is_promised: bool = False
+) -> SandboxRecord:
     """Start a sandbox that is new. Any error, and cancellation, leaves nothing of it but what its source holds."""
     sandbox = record.sandbox
     fleet.admission.enter(sandbox.id, sandbox.memory_mib)
     try:
         fleet.book.add(record)
         with steps.step("launch"):
-            live = await launch_in_turn(fleet, plan_of(sandbox, source))
+            live = await launch_in_turn(fleet, plan_of(sandbox, source), is_promised=is_promised)
         try:
             with steps.step("record"):
                 return await make_running(fleet, record, live, source, record.timeout_seconds)

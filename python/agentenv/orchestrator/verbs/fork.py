@@ -92,4 +92,4 @@ async def _start_child(
         traffic_token=None if parent.allow_public_traffic else ids.new_token(),
     )
     record = SandboxRecord(sandbox=sandbox, timeout_seconds=timeout_seconds)
-    return await bring_up(fleet, record, source, steps)
+    return await bring_up(fleet, record, source, steps, is_promised=True)

@@ -56,7 +56,7 @@ async def rollback(turn: Turn, target: SnapshotManifest) -> SandboxRecord:
     await aio.finish(_give_up_present(turn))
     try:
         with turn.step("launch"):
-            live = await launch_in_turn(fleet, plan)
+            live = await launch_in_turn(fleet, plan, is_promised=True)
         record = await make_running(
             fleet, turn.record, live, source, _seconds_left(turn), checkpoint=checkpoint_of(own)
         )
