@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentenv.snapshots.catalogue import Catalogue
+from agentenv.snapshots.access import Access
 
 CALLS = ("link", "fsync", "replace", "unlink", "mkdir", "rmdir", "rename")
 
@@ -39,14 +39,8 @@ def killing(killer: Killer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         for name in CALLS:
             patch.setattr(os, name, _deciding(killer, getattr(os, name)))
-        ask = Catalogue.ask
-
-        async def ask_unless_killed(self: Catalogue, question: Callable[..., Any], *rest: Any, **named: Any) -> Any:
-            if killer.has_killed:
-                raise Killed
-            return await ask(self, question, *rest, **named)
-
-        patch.setattr(Catalogue, "ask", ask_unless_killed)
+        for name in ("read", "change", "ledger"):
+            patch.setattr(Access, name, _ending_with(killer, getattr(Access, name)))
         yield
 
 
@@ -54,5 +48,14 @@ def _deciding(killer: Killer, genuine: Callable[..., Any]) -> Callable[..., Any]
     def call(*arguments: Any, **named: Any) -> Any:
         killer.step()
         return genuine(*arguments, **named)
+
+    return call
+
+
+def _ending_with(killer: Killer, genuine: Callable[..., Any]) -> Callable[..., Any]:
+    async def call(*arguments: Any, **named: Any) -> Any:
+        if killer.has_killed:
+            raise Killed
+        return await genuine(*arguments, **named)
 
     return call

@@ -44,12 +44,12 @@ class RepositoryContract:
         made = await publish(parts.repository, b"disk", names=("x:default",))
         assert await other.repository.get(made.snapshot_id) == made
         assert await other.repository.resolve("x:latest") == made.snapshot_id
-        await other.catalogue.refresh()
+        await other.refresh.run()
         assert await listed(other) == [made.snapshot_id]
         await other.repository.delete(made.snapshot_id)
         with pytest.raises(SnapshotNotFound):
             await parts.repository.get(made.snapshot_id)
-        await parts.catalogue.refresh()
+        await parts.refresh.run()
         assert await listed(parts) == []
 
     async def test_publishing_again_completes_and_repeats_nothing(self, parts: Parts) -> None:

@@ -77,5 +77,5 @@ async def open_parts(
 ) -> AsyncIterator[Parts]:
     chosen = SnapshotsSettings(**({"grace_seconds": 100} | settings))
     async with assemble(store, chosen, local=local, node=node, clock=clock) as parts:
-        await parts.catalogue.refresh()
+        await parts.refresh.run()
         yield parts

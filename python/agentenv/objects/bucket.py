@@ -16,6 +16,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import S3Store
 
+from agentenv.base import aio
 from agentenv.base.aio import BlockingPool
 from agentenv.objects import credentials, names
 from agentenv.objects.base import CELL_LIMIT_BYTES, Cell, ObjectAddress, Version
@@ -33,6 +34,7 @@ _THREADS = 4
 _NONCE_BYTES = 32
 _PART_BYTES = 16 * 1024 * 1024
 _PARTS_AT_ONCE = 4
+_READS_AT_ONCE = 16
 _MIB = 1024 * 1024
 
 
@@ -212,6 +214,17 @@ class BucketStore:
             if not _NONCE_BYTES <= size <= CELL_LIMIT_BYTES + _NONCE_BYTES or version is None:
                 raise CellDamaged(f"{kind}/{key} in bucket {self._settings.bucket} is not one of our documents")
             return Cell(bytes(await answer.bytes_async()), Version(version))
+
+    async def read_cells(self, kind: str, hints: Mapping[str, Version]) -> Mapping[str, Cell]:
+        """Return many cells."""
+        found: dict[str, Cell] = {}
+
+        async def one(key: str) -> None:
+            cell = await self.read_cell(kind, key)
+            found.update({} if cell is None else {key: cell})
+
+        await aio.for_each(hints, one, at_once=_READS_AT_ONCE)
+        return found
 
     async def write_cell(self, kind: str, key: str, content: bytes, *, expected: Version | None) -> Version:
         """Write a cell if it has the expected version."""

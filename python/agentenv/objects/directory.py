@@ -182,6 +182,12 @@ class DirectoryStore:
         names.check_cell(kind, key)
         return await self._run(f"reading {kind}/{key}", self._cells[kind].read, key)
 
+    async def read_cells(self, kind: str, hints: Mapping[str, Version]) -> Mapping[str, Cell]:
+        """Return many cells."""
+        for key in hints:
+            names.check_cell(kind, key)
+        return await self._run(f"reading {kind}", self._cells[kind].read_many, hints)
+
     async def write_cell(self, kind: str, key: str, content: bytes, *, expected: Version | None) -> Version:
         """Write a cell if it has the expected version."""
         names.check_cell(kind, key)

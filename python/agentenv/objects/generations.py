@@ -9,9 +9,11 @@ import hashlib
 import os
 import re
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from agentenv.base import files
+from agentenv.base.errors import AgentEnvError
 from agentenv.objects.base import CELL_LIMIT_BYTES, Cell, Version
 from agentenv.objects.errors import CellChanged, CellDamaged, StoreUnavailable
 
@@ -48,6 +50,20 @@ class Generations:
             with contextlib.suppress(FileNotFoundError):
                 return Cell(_read_bounded(self._path(key, generation)), Version(str(generation)))
         raise StoreUnavailable(f"the cell {key} changes faster than it can be read; try again")
+
+    def read_many(self, hints: Mapping[str, Version]) -> dict[str, Cell]:
+        """Return those cells that can be read; a hint that still holds saves listing a shard."""
+        found = {}
+        for key, version in hints.items():
+            try:
+                found[key] = Cell(_read_bounded(self._path(key, int(version))), version)
+            except FileNotFoundError:
+                with contextlib.suppress(OSError, AgentEnvError):
+                    cell = self.read(key)
+                    found |= {} if cell is None else {key: cell}
+            except (OSError, CellDamaged):
+                continue
+        return found
 
     def write(self, key: str, content: bytes, expected: Version | None) -> Version:
         """Write the generation after `expected`. Raises `CellChanged`."""

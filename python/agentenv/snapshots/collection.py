@@ -8,10 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from agentenv.base import log, metrics
 from agentenv.base.clock import Clock
 from agentenv.objects.base import ObjectStore
+from agentenv.snapshots.access import Access
 from agentenv.snapshots.base import CollectionReport, FileRecord
 from agentenv.snapshots.catalogue import MANIFESTS, Catalogue
+from agentenv.snapshots.index import Index
 from agentenv.snapshots.leases import Leases
 from agentenv.snapshots.ledger import Ledger
+from agentenv.snapshots.refresh import Refresh
 
 _UNUSED = "unused"
 _ASIDE = "aside"
@@ -28,21 +31,23 @@ class Collector:
         *,
         store: ObjectStore,
         catalogue: Catalogue,
+        refresh: Refresh,
         leases: Leases,
-        ledger: Ledger,
+        access: Access,
         clock: Clock,
         grace_seconds: float,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
+        self._refresh = refresh
         self._leases = leases
-        self._ledger = ledger
+        self._access = access
         self._clock = clock
         self._grace_seconds = grace_seconds
 
     async def collect(self, *, dry_run: bool = False) -> CollectionReport:
         """Do one round, or tell what it would do. Stops when it cannot know everything that is needed."""
-        await self._catalogue.refresh()
+        await self._refresh.run()
         leased = await self._leases.all()
         restored, removed = await self._go_through_aside(leased, dry_run=dry_run)
         due, waiting, kept = await self._find_unused(leased, dry_run=dry_run)
@@ -97,9 +102,9 @@ class Collector:
     async def _times(self, topic: str, keys: Iterable[str], *, dry_run: bool) -> dict[str, float]:
         now = self._clock.now().timestamp()
         if dry_run:
-            known = await self._catalogue.ask(self._ledger.marked, topic)
+            known = await self._access.ledger(Ledger.marked, topic)
             return {key: known.get(key, now) for key in keys}
-        return await self._catalogue.ask(self._ledger.mark, topic, tuple(keys), now)
+        return await self._access.ledger(Ledger.mark, topic, tuple(keys), now)
 
     async def _set_aside(self, due: list[FileRecord]) -> list[FileRecord]:
         """Take files away; then look again, and put back what somebody has begun to need. Return those."""
@@ -107,7 +112,7 @@ class Collector:
             await self._store.set_aside(record.digest)
         if not due:
             return []
-        await self._catalogue.refresh()
+        await self._refresh.run()
         needed = await self._find_needed([record.digest for record in due]) | await self._leases.all()
         back = [record for record in due if record.digest in needed]
         for record in back:
@@ -118,15 +123,15 @@ class Collector:
     async def _forget_deleted(self) -> None:
         """Remove what a deletion leaves behind: the cell of the manifest, and names that lead nowhere."""
         oldest = self._clock.now().timestamp() - self._grace_seconds
-        for snapshot_id in await self._catalogue.ask(self._catalogue.index.tombstones, oldest):
+        for snapshot_id in await self._access.change(Index.tombstones, oldest):
             await self._store.forget_cell(MANIFESTS, snapshot_id)
-        for name in await self._catalogue.ask(self._catalogue.index.dangling_names):
+        for name in await self._access.change(Index.dangling_names):
             await self._catalogue.drop_dangling(name)
 
     async def _find_needed(self, digests: Iterable[str]) -> set[str]:
         needed: set[str] = set()
         for chunk in _chunks(list(digests)):
-            needed |= await self._catalogue.ask(self._catalogue.index.needed, chunk)
+            needed |= await self._access.change(Index.needed, chunk)
         return needed
 
 

@@ -3,11 +3,11 @@
 All of it can be lost: it is read from the store again.
 """
 
+import json
 import sqlite3
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+from typing import Any
 
 from agentenv.base.ids import SandboxId, SnapshotId, TemplateId
 from agentenv.objects.base import Version
@@ -20,40 +20,13 @@ from agentenv.snapshots.base import (
     SnapshotQuery,
     SnapshotSummary,
 )
+from agentenv.snapshots.findings import Finding, NameFinding
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_COLUMNS = (
+_ROW = (
     "id, kind, created_at, parent_id, sandbox_id, template_id, vcpus, memory_mib, disk_size_bytes, own_bytes, "
-    "has_memory, envd_version"
+    "has_memory, envd_version, json((SELECT json_group_array(key) FROM name WHERE snapshot_id = snapshot.id))"
 )
-
-
-class State(StrEnum):
-    """What was found in a manifest's cell."""
-
-    WHOLE = "whole"
-    DAMAGED = "damaged"
-    DELETED = "deleted"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a manifest's cell holds. `digests` may name files, whether or not the manifest can be read."""
-
-    snapshot_id: SnapshotId
-    version: Version
-    state: State
-    manifest: SnapshotManifest | None
-    digests: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class NameFinding:
-    """What a name's cell holds; None: nobody has the name."""
-
-    key: str
-    version: Version
-    snapshot_id: SnapshotId | None
 
 
 class Index:
@@ -120,7 +93,8 @@ class Index:
 
     def names_of(self, snapshot_id: SnapshotId) -> list[str]:
         """Return the names that a snapshot has."""
-        return self._names((snapshot_id,)).get(snapshot_id, [])
+        rows = self._connection.execute("SELECT key FROM name WHERE snapshot_id = ?", (snapshot_id,))
+        return [name for (key,) in rows if (name := names.from_key(key)) is not None]
 
     def dangling_names(self) -> list[str]:
         """Return names of snapshots that are not there."""
@@ -146,7 +120,7 @@ class Index:
             terms.append("(created_at, id) < (?, ?)")
             values += [_to_microseconds(after.created_at), after.snapshot_id]
         order = f"{' AND '.join(terms)} ORDER BY created_at DESC, id DESC LIMIT ?"
-        found = self._summaries(order, (*values, limit + 1))
+        found = sorted(self._summaries(order, (*values, limit + 1)), key=_by_time, reverse=True)
         if len(found) <= limit:
             return Page(tuple(found), None)
         last = found[limit - 1]
@@ -154,7 +128,7 @@ class Index:
 
     def children(self, snapshot_id: SnapshotId) -> list[SnapshotSummary]:
         """Return the children of a snapshot, the oldest first."""
-        return self._summaries("parent_id = ? AND state = 'whole' ORDER BY created_at, id", (snapshot_id,))
+        return sorted(self._summaries("parent_id = ? AND state = 'whole'", (snapshot_id,)), key=_by_time)
 
     def lineage(self, snapshot_id: SnapshotId) -> list[SnapshotSummary]:
         """Return a snapshot and its ancestors, nearest first."""
@@ -194,22 +168,11 @@ class Index:
         )
 
     def _summaries(self, condition: str, values: tuple[object, ...]) -> list[SnapshotSummary]:
-        rows = self._connection.execute(f"SELECT {_COLUMNS} FROM snapshot WHERE {condition}", values).fetchall()  # noqa: S608 - ours
-        known_as = self._names([row[0] for row in rows])
-        return [_to_summary(row, known_as.get(row[0], [])) for row in rows]
-
-    def _names(self, snapshot_ids: Collection[str]) -> dict[str, list[str]]:
-        marks = ", ".join("?" * len(snapshot_ids))
-        found: dict[str, list[str]] = {}
-        rows = self._connection.execute(
-            f"SELECT snapshot_id, key FROM name WHERE snapshot_id IN ({marks}) ORDER BY key",  # noqa: S608 - marks
-            tuple(snapshot_ids),
-        )
-        for snapshot_id, key in rows:
-            name = names.from_key(key)
-            if name is not None:
-                found.setdefault(snapshot_id, []).append(name)
-        return found
+        # One row, because sqlite3 lets go of the interpreter for every row, and gets it back only when a busy thread
+        # of ours has had its five milliseconds: a page of a hundred rows would wait for a hundred turns.
+        query = f"SELECT json_array({_ROW}) AS line FROM snapshot WHERE {condition}"  # noqa: S608 - ours
+        (text,) = self._connection.execute(f"SELECT json_group_array(json(line)) FROM ({query})", values).fetchone()  # noqa: S608 - ours
+        return [_to_summary(row) for row in json.loads(text)]
 
 
 def _to_terms(query: SnapshotQuery) -> tuple[list[str], list[object]]:
@@ -248,23 +211,29 @@ def _to_values(manifest: SnapshotManifest | None) -> tuple[object, ...]:
     )
 
 
-def _to_summary(row: tuple[object, ...], known_as: list[str]) -> SnapshotSummary:
-    identity, kind, created_at, parent_id, sandbox_id, template_id, vcpus, memory, disk, own, has_memory, envd = row
-    return SnapshotSummary(
-        snapshot_id=SnapshotId(str(identity)),
-        kind=SnapshotKind(str(kind)),
-        names=tuple(known_as),
-        parent_id=None if parent_id is None else SnapshotId(str(parent_id)),
-        sandbox_id=SandboxId(str(sandbox_id)),
-        template_id=TemplateId(str(template_id)),
-        created_at=_EPOCH + timedelta(microseconds=int(str(created_at))),
-        vcpus=int(str(vcpus)),
-        memory_mib=int(str(memory)),
-        disk_size_bytes=int(str(disk)),
-        own_bytes=int(str(own)),
-        has_memory=bool(has_memory),
-        envd_version=str(envd),
+def _to_summary(row: list[Any]) -> SnapshotSummary:
+    identity, kind, created_at, parent_id, sandbox_id, template_id, vcpus, memory, disk, own, has_memory, envd, keys = (
+        row
     )
+    return SnapshotSummary(
+        snapshot_id=SnapshotId(identity),
+        kind=SnapshotKind(kind),
+        names=tuple(sorted(name for key in keys if (name := names.from_key(key)) is not None)),
+        parent_id=None if parent_id is None else SnapshotId(parent_id),
+        sandbox_id=SandboxId(sandbox_id),
+        template_id=TemplateId(template_id),
+        created_at=_EPOCH + timedelta(microseconds=created_at),
+        vcpus=vcpus,
+        memory_mib=memory,
+        disk_size_bytes=disk,
+        own_bytes=own,
+        has_memory=bool(has_memory),
+        envd_version=envd,
+    )
+
+
+def _by_time(summary: SnapshotSummary) -> tuple[datetime, SnapshotId]:
+    return summary.created_at, summary.snapshot_id
 
 
 def _to_microseconds(moment: datetime) -> int:

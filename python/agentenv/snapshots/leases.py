@@ -10,7 +10,7 @@ from agentenv.base import log
 from agentenv.base.clock import Clock
 from agentenv.objects.base import ObjectStore
 from agentenv.objects.errors import CellChanged
-from agentenv.snapshots.catalogue import Catalogue
+from agentenv.snapshots.access import Access
 from agentenv.snapshots.ledger import Ledger
 from agentenv.snapshots.manifest import find_digests
 
@@ -27,15 +27,13 @@ class Leases:
         self,
         *,
         store: ObjectStore,
-        ledger: Ledger,
-        catalogue: Catalogue,
+        access: Access,
         clock: Clock,
         node: str,
         expiry_seconds: float,
     ) -> None:
         self._store = store
-        self._ledger = ledger
-        self._ask = catalogue.ask
+        self._access = access
         self._clock = clock
         self._node = node
         self._expiry_seconds = expiry_seconds
@@ -46,18 +44,18 @@ class Leases:
     async def take(self, holder: str, digests: Collection[str]) -> None:
         """Keep files for a holder; survives the death of this process."""
         if digests:
-            await self._ask(self._ledger.lease, holder, digests)
+            await self._access.ledger(Ledger.lease, holder, digests)
             self._is_told = False
 
     async def release(self, holder: str) -> None:
         """Give up what a holder keeps."""
-        await self._ask(self._ledger.release, (holder,))
+        await self._access.ledger(Ledger.release, (holder,))
         self._is_told = False
 
     async def release_unless(self, keep: Callable[[str], bool]) -> list[str]:
         """Give up what all holders keep of whom `keep` says no; return them."""
-        gone = [holder for holder in await self._ask(self._ledger.holders) if not keep(holder)]
-        await self._ask(self._ledger.release, gone)
+        gone = [holder for holder in await self._access.ledger(Ledger.holders) if not keep(holder)]
+        await self._access.ledger(Ledger.release, gone)
         self._is_told = False
         return gone
 
@@ -68,7 +66,7 @@ class Leases:
                 return
             self._is_told = True
             try:
-                content = json.dumps({"digests": await self._ask(self._ledger.leased)}).encode()
+                content = json.dumps({"digests": await self._access.ledger(Ledger.leased)}).encode()
                 cell = await self._store.read_cell(LEASES, self._node)
                 await self._store.write_cell(LEASES, self._node, content, expected=cell.version if cell else None)
             except CellChanged:
@@ -82,14 +80,14 @@ class Leases:
 
     async def own(self) -> frozenset[str]:
         """Return what this node keeps."""
-        return frozenset(await self._ask(self._ledger.leased))
+        return frozenset(await self._access.ledger(Ledger.leased))
 
     async def all(self) -> frozenset[str]:
         """Return what this node keeps, and every other node that has given a sign of life within the expiry."""
         found = await self._store.cells(LEASES)
         # A node lives when its cell changes; its clock need not agree with ours.
         signs = [f"{node} {version}" for node, version in found.items()]
-        since = await self._ask(self._ledger.mark, _PEERS, signs, self._clock.now().timestamp())
+        since = await self._access.ledger(Ledger.mark, _PEERS, signs, self._clock.now().timestamp())
         oldest = self._clock.now().timestamp() - self._expiry_seconds
         kept = set(await self.own())
         for node, version in found.items():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -47,6 +48,11 @@ def decode(snapshot_id: SnapshotId, content: bytes) -> SnapshotManifest:
     if problem is not None:
         raise SnapshotDamaged(f"the manifest of snapshot {snapshot_id} cannot be used: {problem}")
     return manifest
+
+
+def is_same(one: SnapshotManifest, other: SnapshotManifest) -> bool:
+    """Return whether two manifests are of the same snapshot; one whose layers were merged still is."""
+    return replace(one, disk_layers=other.disk_layers, memory_layers=other.memory_layers) == other
 
 
 def find_digests(content: bytes) -> frozenset[str]:

@@ -12,12 +12,11 @@ from agentenv.objects.base import ObjectStore
 from agentenv.objects.bucket import BucketStore
 from agentenv.objects.directory import DirectoryStore
 from agentenv.objects.settings import ObjectsSettings
-from agentenv.snapshots import schema
+from agentenv.snapshots.access import Access
 from agentenv.snapshots.catalogue import MANIFESTS, NAMES, Catalogue
 from agentenv.snapshots.collection import Collector
-from agentenv.snapshots.index import Index
 from agentenv.snapshots.leases import LEASES, Leases
-from agentenv.snapshots.ledger import Ledger
+from agentenv.snapshots.refresh import Refresh
 from agentenv.snapshots.repository import PUBLISHING, SharedRepository
 from agentenv.snapshots.settings import RepositoryKind, SnapshotsSettings
 
@@ -32,6 +31,7 @@ class Parts:
 
     repository: SharedRepository
     catalogue: Catalogue
+    refresh: Refresh
     leases: Leases
     collector: Collector
 
@@ -49,11 +49,11 @@ async def open_repository(
     store = make_store(settings, objects, home, node)
     async with AsyncExitStack() as stack:
         parts = await stack.enter_async_context(assemble(store, settings, local=local, node=node, clock=clock))
-        await parts.catalogue.refresh()
+        await parts.refresh.run()
         loops = aio.Supervisor(clock)
         stack.push_async_callback(loops.stop)
         loops.every("snapshot_leases", _TELL_SECONDS, parts.leases.tell)
-        loops.every("snapshot_index", settings.refresh_seconds, parts.catalogue.refresh)
+        loops.every("snapshot_index", settings.refresh_seconds, parts.refresh.run)
         loops.every("snapshot_collection", settings.collect_interval_seconds, parts.collector.collect)
         yield parts.repository
 
@@ -75,25 +75,20 @@ async def assemble(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         await store.start()
-        pool = aio.BlockingPool("snapshots", 1)
-        stack.callback(pool.close)
-        connection = await pool.run(schema.connect, local / "index.db")
-        stack.callback(connection.close)
-        ledger = Ledger(connection)
-        catalogue = Catalogue(store, Index(connection), pool, clock)
+        access = Access(local / "index.db")
+        stack.callback(access.close)
+        await access.open()
+        catalogue = Catalogue(store, access, clock)
+        refresh = Refresh(store, access, catalogue, clock)
         leases = Leases(
-            store=store,
-            ledger=ledger,
-            catalogue=catalogue,
-            clock=clock,
-            node=node,
-            expiry_seconds=settings.lease_expiry_seconds,
+            store=store, access=access, clock=clock, node=node, expiry_seconds=settings.lease_expiry_seconds
         )
         collector = Collector(
             store=store,
+            access=access,
             catalogue=catalogue,
+            refresh=refresh,
             leases=leases,
-            ledger=ledger,
             clock=clock,
             grace_seconds=settings.grace_seconds,
         )
@@ -102,9 +97,9 @@ async def assemble(
         readers = aio.BlockingPool("snapshot-files", _READERS)
         stack.callback(readers.close)
         repository = SharedRepository(
-            store=store, catalogue=catalogue, leases=leases, collector=collector, pool=readers
+            store=store, access=access, catalogue=catalogue, leases=leases, collector=collector, pool=readers
         )
-        yield Parts(repository, catalogue, leases, collector)
+        yield Parts(repository, catalogue, refresh, leases, collector)
 
 
 def _name_node(local: Path) -> str:

@@ -10,6 +10,7 @@ from agentenv.base.ids import SnapshotId, parse_snapshot_id
 from agentenv.blocks.base import LayerSource, Stack
 from agentenv.objects.base import ObjectStore
 from agentenv.snapshots import names
+from agentenv.snapshots.access import Access
 from agentenv.snapshots.base import (
     CollectionReport,
     Cursor,
@@ -24,6 +25,7 @@ from agentenv.snapshots.catalogue import Catalogue
 from agentenv.snapshots.collection import Collector
 from agentenv.snapshots.errors import NameInvalid, NameTaken, SnapshotDamaged, SnapshotNotFound
 from agentenv.snapshots.files import SnapshotFiles
+from agentenv.snapshots.index import Index
 from agentenv.snapshots.leases import Leases
 
 PUBLISHING = "publish:"
@@ -39,9 +41,17 @@ class SharedRepository:
     """
 
     def __init__(
-        self, *, store: ObjectStore, catalogue: Catalogue, leases: Leases, collector: Collector, pool: BlockingPool
+        self,
+        *,
+        store: ObjectStore,
+        access: Access,
+        catalogue: Catalogue,
+        leases: Leases,
+        collector: Collector,
+        pool: BlockingPool,
     ) -> None:
         self._store = store
+        self._access = access
         self._catalogue = catalogue
         self._leases = leases
         self._collector = collector
@@ -102,7 +112,7 @@ class SharedRepository:
 
     async def delete(self, snapshot_id: SnapshotId) -> None:
         """Delete a snapshot and its names."""
-        known_as = await self._catalogue.ask(self._catalogue.index.names_of, snapshot_id)
+        known_as = await self._access.read(Index.names_of, snapshot_id)
         try:
             known_as += (await self.get(snapshot_id)).names
         except SnapshotDamaged as error:
@@ -117,17 +127,17 @@ class SharedRepository:
     async def list(self, query: SnapshotQuery, *, after: Cursor | None = None, limit: int = 100) -> Page:
         """Return one page."""
         try:
-            return await self._catalogue.ask(self._catalogue.index.page, query, after, limit)
+            return await self._access.read(Index.page, query, after, limit)
         except NameInvalid:
             return Page((), None)
 
     async def children(self, snapshot_id: SnapshotId) -> tuple[SnapshotSummary, ...]:
         """Return the children of a snapshot."""
-        return tuple(await self._catalogue.ask(self._catalogue.index.children, snapshot_id))
+        return tuple(await self._access.read(Index.children, snapshot_id))
 
     async def lineage(self, snapshot_id: SnapshotId) -> tuple[SnapshotSummary, ...]:
         """Return a snapshot and its ancestors."""
-        found = await self._catalogue.ask(self._catalogue.index.lineage, snapshot_id)
+        found = await self._access.read(Index.lineage, snapshot_id)
         if not found:
             raise SnapshotNotFound(f"snapshot '{snapshot_id}' not found")
         return tuple(found)
@@ -135,7 +145,7 @@ class SharedRepository:
     async def tree(self, snapshot_id: SnapshotId, *, limit: int = 1000) -> tuple[SnapshotSummary, ...]:
         """Return the tree that a snapshot is in."""
         await self.lineage(snapshot_id)
-        return tuple(await self._catalogue.ask(self._catalogue.index.tree, snapshot_id, limit))
+        return tuple(await self._access.read(Index.tree, snapshot_id, limit))
 
     async def layer(self, record: FileRecord) -> LayerSource:
         """Return where a layer is read."""
@@ -182,4 +192,4 @@ class SharedRepository:
 
     async def image_layers(self) -> frozenset[str]:
         """Return the digests of layers outside the repository."""
-        return await self._catalogue.ask(self._catalogue.index.outside)
+        return await self._access.read(Index.outside)

@@ -1,6 +1,7 @@
 """A repository in a directory, and a clock that stands still."""
 
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,13 @@ from agentenv.objects.directory import DirectoryStore
 from agentenv.snapshots.opening import KINDS, Parts
 from support.clock import FakeClock
 from support.snapshots import open_parts
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory, because hundreds of repositories are made here and every one syncs its files."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

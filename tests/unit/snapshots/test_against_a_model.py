@@ -111,7 +111,7 @@ class World:
 
     async def check(self) -> None:
         for parts in self.nodes.values():
-            await parts.catalogue.refresh()
+            await parts.refresh.run()
             page = await parts.repository.list(SnapshotQuery())
             assert {summary.snapshot_id for summary in page.snapshots} == self.live.keys()
             assert {name: one.snapshot_id for one in page.snapshots for name in one.names} == self.names
