@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use aenv_layers::LayerError;
 
+use crate::export::NotShown;
 use crate::image::ImageName;
 use crate::log;
 
@@ -110,6 +111,17 @@ pub(crate) enum Refusal {
         /// Why.
         reason: String,
     },
+    /// The image cannot be shown to processes.
+    #[error("image {image} cannot be shown: {reason}")]
+    NotShown {
+        /// The image.
+        image: ImageName,
+        /// Why.
+        reason: String,
+    },
+    /// The image is shown in a way that has one size.
+    #[error("image {0} is a block device of fixed size: close it, and open it with the new size")]
+    FixedSize(ImageName),
     /// Layers of this kind cannot be read.
     #[error("{0}")]
     Source(String),
@@ -156,6 +168,10 @@ impl Refusal {
         Self::Argument(sentence.into())
     }
 
+    pub(crate) fn not_shown(image: ImageName, error: &NotShown) -> Self {
+        Self::NotShown { image, reason: error.to_string() }
+    }
+
     /// The same refusal for one more asker.
     pub(crate) fn copy(&self) -> Self {
         let (kind, code) = self.classify();
@@ -187,6 +203,8 @@ impl Refusal {
             Self::TableUnwritable(_) => (Kind::Unavailable, "table_unwritable"),
             Self::TableFailed => (Kind::Unavailable, "table_failed"),
             Self::Unreadable { .. } => (Kind::Unavailable, "image_unreadable"),
+            Self::NotShown { .. } => (Kind::Unavailable, "image_not_shown"),
+            Self::FixedSize(_) => (Kind::Conflict, "fixed_size"),
             Self::Source(_) => (Kind::Unavailable, "source_unavailable"),
             Self::Layer(error) => classify_layer(error),
             Self::File { source, .. } => classify_system(source),

@@ -98,7 +98,7 @@ impl Control {
             "program": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "mount": self.mount,
-            "exporters": [self.table.exporter().kind()],
+            "exporters": self.table.exporter().kinds(),
             "resend": self.agreement.can_resend(),
             "passthrough": self.agreement.can_pass_through(),
         })

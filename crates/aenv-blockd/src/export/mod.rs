@@ -1,4 +1,4 @@
-//! The seam between the device table and whatever shows images to processes: files of a FUSE mount now.
+//! The seam between the device table and whatever shows images to processes: files of a FUSE mount, block devices.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,25 +13,40 @@ pub(crate) struct InUse {
     pub(crate) users: usize,
 }
 
+/// The image could not be shown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NotShown(pub(crate) String);
+
 /// Shows images to processes.
 ///
 /// An implementer promises that all users of an image share one object, and that bytes acknowledged to one of them are
 /// in the layers. It may be called from many threads; calls for one image come one after the other.
 pub(crate) trait Exporter: Send + Sync {
     /// What `hello` calls it.
-    fn kind(&self) -> &'static str;
+    fn kinds(&self) -> Vec<&'static str>;
 
-    /// Where processes find an image that is shown.
+    /// Where processes find an image once it is shown.
     fn path(&self, image: &Image) -> PathBuf;
 
-    /// Shows an image. Its bytes may still be on their way; whoever asks for them waits.
-    fn publish(&self, image: &Arc<Image>);
+    /// Shows an image whose bytes are there. After an error, nothing is left of the attempt.
+    fn publish(&self, image: &Arc<Image>) -> Result<(), NotShown>;
+
+    /// Shows an image again that an earlier server had open. Returns at once, whatever it has to wait for; whoever asks
+    /// for bytes that are still on their way waits.
+    fn republish(&self, image: &Arc<Image>);
+
+    /// Waits until the image is shown.
+    fn await_shown(&self, image: &Image) -> Result<(), NotShown>;
 
     /// Stops to show an image. With `force`, those who have it open get errors from now on.
     fn withdraw(&self, image: &Image, force: bool) -> Result<(), InUse>;
 
     /// How many have it open.
     fn users(&self, image: &Image) -> usize;
+
+    /// Whether an image that is shown may become larger.
+    fn can_grow(&self, image: &Image) -> bool;
 
     /// Tells users that the image has grown.
     fn announce_size(&self, image: &Image);

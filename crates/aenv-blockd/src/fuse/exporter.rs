@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 use super::abi::{notice, InvalidateName, InvalidateNode, StoreOut, ROOT};
 use super::device::Device;
 use super::nodes::Nodes;
-use crate::export::{Exporter, InUse};
+use crate::export::{Exporter, InUse, NotShown};
 use crate::image::{Image, ImageName};
 use crate::log;
 
@@ -51,16 +51,25 @@ impl FuseExporter {
 }
 
 impl Exporter for FuseExporter {
-    fn kind(&self) -> &'static str {
-        "fuse"
+    fn kinds(&self) -> Vec<&'static str> {
+        vec!["fuse"]
     }
 
     fn path(&self, image: &Image) -> PathBuf {
         self.mount.join(image.name().as_str())
     }
 
-    fn publish(&self, image: &Arc<Image>) {
+    fn publish(&self, image: &Arc<Image>) -> Result<(), NotShown> {
         self.nodes.insert(Arc::clone(image));
+        Ok(())
+    }
+
+    fn republish(&self, image: &Arc<Image>) {
+        self.nodes.insert(Arc::clone(image));
+    }
+
+    fn await_shown(&self, _image: &Image) -> Result<(), NotShown> {
+        Ok(())
     }
 
     fn withdraw(&self, image: &Image, force: bool) -> Result<(), InUse> {
@@ -73,6 +82,10 @@ impl Exporter for FuseExporter {
 
     fn users(&self, image: &Image) -> usize {
         self.nodes.users(image)
+    }
+
+    fn can_grow(&self, _image: &Image) -> bool {
+        true
     }
 
     fn announce_size(&self, image: &Image) {

@@ -43,12 +43,17 @@ impl Table {
             self.give_back(&description, is_made_here);
             return Err(error);
         }
-        let image = Image::new(description);
+        let image = Image::new(description.clone());
         image.settle(Ok(content));
         let open = OpenImage::new(image);
-        self.exporter.publish(&open.image);
-        let opened = self.opened(&open);
         let name = open.image.name().clone();
+        if let Err(error) = self.exporter.publish(&open.image) {
+            drop(open);
+            self.give_back(&description, is_made_here);
+            self.journal.commit(Change::Drop(name.clone()))?;
+            return Err(Refusal::not_shown(name, &error));
+        }
+        let opened = self.opened(&open);
         log::info("image_opened", &[("image", &name.as_str()), ("serial", &open.image.serial())]);
         self.change().insert(name, open.into());
         opened
@@ -56,6 +61,8 @@ impl Table {
 
     fn opened(&self, open: &OpenImage) -> Result<Opened, Refusal> {
         let size_bytes = open.content()?.size();
+        let name = open.image.name();
+        self.exporter.await_shown(&open.image).map_err(|error| Refusal::not_shown(name.clone(), &error))?;
         Ok(Opened { path: self.exporter.path(&open.image), size_bytes })
     }
 

@@ -27,7 +27,7 @@ impl Table {
             }
             let is_remote = description.layers.iter().any(LayerReference::is_remote);
             let open = Arc::new(OpenImage::new(Image::new(description)));
-            self.exporter.publish(&open.image);
+            self.exporter.republish(&open.image);
             self.change().insert(open.image.name().clone(), Arc::clone(&open));
             if is_remote { &mut remote } else { &mut local }.push_back(open);
         }

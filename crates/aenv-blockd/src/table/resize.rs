@@ -1,5 +1,7 @@
 //! The verb `resize`.
 
+use aenv_layers::View;
+
 use super::Table;
 use crate::image::ImageName;
 use crate::log;
@@ -11,6 +13,9 @@ impl Table {
         let _changing = self.changing.lock(name);
         let open = self.get(name)?;
         let disk = open.writable()?.disk();
+        if size_bytes != disk.size() && !self.exporter.can_grow(&open.image) {
+            return Err(Refusal::FixedSize(name.clone()));
+        }
         disk.grow(size_bytes)?;
         self.exporter.announce_size(&open.image);
         log::info("image_resized", &[("image", &name.as_str()), ("size_bytes", &size_bytes)]);
