@@ -1,6 +1,7 @@
 """Named places in fakes, where a test can hold them, or make them fail."""
 
 import asyncio
+import random
 
 from agentenv.base.errors import Unavailable
 
@@ -15,6 +16,9 @@ class Stops:
         self._failures: dict[str, Exception] = {}
         self.ends_at: int | None = None
         self.ended = asyncio.Event()
+        self.chance: random.Random | None = None
+        self.failure_rate = 0.0
+        self.never_failing: set[str] = set()
         self._thawed = asyncio.Event()
 
     def hold(self, place: str) -> None:
@@ -37,12 +41,20 @@ class Stops:
             gate.set()
         self._failures.clear()
 
+    async def _take_chances(self, place: str, chance: random.Random) -> None:
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        if chance.random() < self.failure_rate and place not in self.never_failing:
+            raise Unavailable(f"{place} failed by chance")
+
     async def pass_by(self, place: str) -> None:
         self.passed.append(place)
         if self.ends_at is not None and len(self.passed) > self.ends_at:
             # As if the server had been killed here: nothing goes on, nobody cleans up.
             self.ended.set()
             await self._thawed.wait()
+        if self.chance is not None:
+            await self._take_chances(place, self.chance)
         if place in self._gates:
             gate = self._gates[place]
             self.reached[place].set()
