@@ -102,6 +102,7 @@ class FakeServer:
         self._arrivals: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.sandboxes: dict[str, dict[str, Any]] = {}
         self.answers: defaultdict[str, deque[tuple[int, bytes, dict[str, str]]]] = defaultdict(deque)
+        self.snapshots: list[dict[str, Any]] = []
         self.process = FakeProcess()
         self.on_start: Scenario = echo_and_end
         self.on_connect: Scenario = echo_and_end
@@ -189,6 +190,24 @@ class FakeServer:
                 return web.json_response({**self.sandboxes[sandbox_id], "envdAccessToken": TOKEN})
             case "POST", ["sandboxes", sandbox_id, "timeout" | "refreshes"] if sandbox_id in self.sandboxes:
                 return web.Response(status=204)
+        return self._lifecycle(request, parts, body)
+
+    def _lifecycle(self, request: web.Request, parts: list[str], body: bytes) -> web.Response:
+        match request.method, parts:
+            case "POST", ["sandboxes", sandbox_id, "pause"] if sandbox_id in self.sandboxes:
+                return self._pause(sandbox_id)
+            case "POST", ["sandboxes", sandbox_id, "fork"] if sandbox_id in self.sandboxes:
+                return self._fork(json.loads(body)["count"])
+            case "POST", ["sandboxes", sandbox_id, "rollback"] if sandbox_id in self.sandboxes:
+                return web.json_response({**self.sandboxes[sandbox_id], "envdAccessToken": TOKEN})
+            case "POST", ["sandboxes", sandbox_id, "snapshots"] if sandbox_id in self.sandboxes:
+                return self._snapshot(sandbox_id, json.loads(body))
+            case "GET", ["snapshots"]:
+                return web.json_response(self.snapshots[::-1])
+            case "GET", ["snapshots", _, "tree"]:
+                return web.json_response(self.snapshots)
+            case "DELETE", ["templates", reference]:
+                return self._delete_snapshot(reference)
         return _error(404, f"{request.path} was not found")
 
     def _create(self, document: Any) -> web.Response:
@@ -196,6 +215,41 @@ class FakeServer:
             return _error(404, f"template '{document['templateID']}' not found")
         sandbox = self.add_sandbox(f"i{len(self.sandboxes):019d}", metadata=document["metadata"])
         return web.json_response({**sandbox, "envdAccessToken": TOKEN, "domain": None}, status=201)
+
+    def _pause(self, sandbox_id: str) -> web.Response:
+        if self.sandboxes[sandbox_id]["state"] == "paused":
+            document = {"code": 409, "message": "it is paused", "error_code": "sandbox_is_paused"}
+            return web.json_response(document, status=409)
+        self.sandboxes[sandbox_id]["state"] = "paused"
+        return web.Response(status=204)
+
+    def _fork(self, count: int) -> web.Response:
+        children = [self.add_sandbox(f"ic{number:018d}") for number in range(count)]
+        entries: list[Any] = [{"sandbox": {**child, "envdAccessToken": TOKEN}} for child in children]
+        if count > 2:
+            entries[-1] = {"error": {"code": 429, "message": "this node is full"}}
+        return web.json_response(entries, status=201)
+
+    def _snapshot(self, sandbox_id: str, document: Any) -> web.Response:
+        parent = self.snapshots[-1]["snapshotID"] if self.snapshots else None
+        self.snapshots.append(
+            {
+                "snapshotID": f"s{len(self.snapshots)}",
+                "names": [document["name"]] if "name" in document else [],
+                "parentID": parent,
+                "sandboxID": sandbox_id,
+                "createdAt": "2026-11-01T10:00:00Z",
+                "memoryMB": 512,
+                "sizeBytes": 2048,
+            }
+        )
+        return web.json_response(self.snapshots[-1], status=201)
+
+    def _delete_snapshot(self, reference: str) -> web.Response:
+        kept = [one for one in self.snapshots if one["snapshotID"] != reference]
+        was_there = len(kept) < len(self.snapshots)
+        self.snapshots = kept
+        return web.Response(status=204) if was_there else _error(404, f"snapshot {reference} was not found")
 
     def _list(self, request: web.Request) -> web.Response:
         states = request.query.get("state")

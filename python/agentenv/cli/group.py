@@ -10,6 +10,12 @@ VERBS = (
     Verb("start", "agentenv.cli.verbs.start:start", "Start a sandbox and print its id."),
     Verb("exec", "agentenv.cli.verbs.exec:execute", "Run a command in a sandbox."),
     Verb("connect", "agentenv.cli.verbs.connect:connect", "Open a terminal in a sandbox."),
+    Verb("pause", "agentenv.cli.verbs.pause:pause", "Keep sandboxes as they are, without using memory."),
+    Verb("resume", "agentenv.cli.verbs.resume:resume", "Let paused sandboxes go on."),
+    Verb("timeout", "agentenv.cli.verbs.timeout:timeout", "Move the end of a sandbox's life."),
+    Verb("fork", "agentenv.cli.verbs.fork:fork", "Start copies of a running sandbox."),
+    Verb("snapshot", "agentenv.cli.verbs.snapshot:snapshot", "Take, list, show or delete snapshots."),
+    Verb("rollback", "agentenv.cli.verbs.rollback:rollback", "Make a sandbox again what a snapshot was."),
     Verb("list", "agentenv.cli.verbs.list:list_sandboxes", "List sandboxes."),
     Verb("delete", "agentenv.cli.verbs.delete:delete", "End sandboxes for good."),
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agentenv.client.api import ApiClient
     from agentenv.client.daemon import Daemon
     from agentenv.client.settings import ClientSettings
+    from agentenv.client.snapshots import SnapshotsClient
     from agentenv.client.transport import Transport
 
 _T = TypeVar("_T")
@@ -45,6 +46,13 @@ class Server:
     transport: "Transport"
     api: "ApiClient"
     clock: Clock
+
+    @property
+    def snapshots(self) -> "SnapshotsClient":
+        """The client of the server's snapshots."""
+        from agentenv.client.snapshots import SnapshotsClient  # noqa: PLC0415 - few verbs need it
+
+        return SnapshotsClient(self.api)
 
     def daemon_of(self, sandbox: Sandbox) -> "Daemon":
         """Return the client of the daemon in `sandbox`."""

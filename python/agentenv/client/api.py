@@ -11,7 +11,7 @@ from agentenv.base.ids import SandboxId
 from agentenv.client import wire
 from agentenv.client.answers import Answer, api_error
 from agentenv.client.base import ListedSandbox, NewSandbox, Sandbox, SandboxFilter, SandboxPage
-from agentenv.client.document import parse_object
+from agentenv.client.document import parse_object, parse_objects
 from agentenv.client.errors import KeyMissing
 from agentenv.client.retry import retry_delay
 from agentenv.client.settings import ClientSettings
@@ -34,21 +34,54 @@ class ApiClient:
         subject = f"start a sandbox from {new.template}"
         # The key makes a repeated request return the sandbox that the first one made (e2b-contract 2.2).
         headers = {"Idempotency-Key": str(uuid.uuid4())}
-        answer = await self._call(
+        answer = await self.call(
             "POST", "/v2/sandboxes", subject, body=wire.creation(new), headers=headers, statuses={201}
         )
         return wire.parse_sandbox(parse_object(answer.content, "sandbox"))
 
-    async def connect(self, sandbox_id: SandboxId, timeout_seconds: int | None = None) -> Sandbox:
+    async def connect(
+        self, sandbox_id: SandboxId, timeout_seconds: int | None = None, *, with_memory: bool = True
+    ) -> Sandbox:
         """Return a sandbox with its token, resumed if it was paused. Its deadline moves only away."""
-        body = {} if timeout_seconds is None else {"timeout": timeout_seconds}
+        body: dict[str, object] = {} if timeout_seconds is None else {"timeout": timeout_seconds}
+        if not with_memory:
+            body["memory"] = False
         path = f"/v2/sandboxes/{sandbox_id}/connect"
-        answer = await self._call("POST", path, f"connect to sandbox {sandbox_id}", body=body, statuses={200, 201})
+        answer = await self.call("POST", path, f"connect to sandbox {sandbox_id}", body=body, statuses={200, 201})
+        return wire.parse_sandbox(parse_object(answer.content, "sandbox"))
+
+    async def pause(self, sandbox_id: SandboxId, *, with_memory: bool = True, needs_guest: bool = False) -> bool:
+        """Pause a running sandbox; False when it was paused already."""
+        body: dict[str, object] = {}
+        if not with_memory:
+            body["memory"] = False
+        if needs_guest:
+            body["requireHealthyGuest"] = True
+        subject = f"pause sandbox {sandbox_id}"
+        answer = await self.call("POST", f"/sandboxes/{sandbox_id}/pause", subject, body=body, statuses={204, 409})
+        if answer.status == 409 and not wire.says_paused(answer.content):
+            raise api_error(answer, subject)
+        return answer.status == 204
+
+    async def fork(self, sandbox_id: SandboxId, count: int, timeout_seconds: int | None) -> list[Sandbox | str]:
+        """Start children of a running sandbox; in the place of one that did not start stands why."""
+        body: dict[str, object] = {"count": count}
+        if timeout_seconds is not None:
+            body["timeout"] = timeout_seconds
+        subject = f"fork sandbox {sandbox_id}"
+        answer = await self.call("POST", f"/sandboxes/{sandbox_id}/fork", subject, body=body, statuses={201})
+        return [wire.parse_child(document) for document in parse_objects(answer.content, "child")]
+
+    async def rollback(self, sandbox_id: SandboxId, reference: str) -> Sandbox:
+        """Make a running sandbox again what a snapshot of its lineage was."""
+        subject = f"roll sandbox {sandbox_id} back to {reference}"
+        path, body = f"/sandboxes/{sandbox_id}/rollback", {"snapshotID": reference}
+        answer = await self.call("POST", path, subject, body=body, statuses={200})
         return wire.parse_sandbox(parse_object(answer.content, "sandbox"))
 
     async def get(self, sandbox_id: SandboxId) -> ListedSandbox:
         """Return what the server knows of a sandbox."""
-        answer = await self._call("GET", f"/sandboxes/{sandbox_id}", f"find sandbox {sandbox_id}", statuses={200})
+        answer = await self.call("GET", f"/sandboxes/{sandbox_id}", f"find sandbox {sandbox_id}", statuses={200})
         return wire.parse_listed(parse_object(answer.content, "sandbox"))
 
     async def list_page(
@@ -62,7 +95,7 @@ class ApiClient:
             query["metadata"] = encode_metadata(wanted.metadata)
         if token is not None:
             query["nextToken"] = token
-        answer = await self._call("GET", "/v2/sandboxes", "list sandboxes", query=query, statuses={200})
+        answer = await self.call("GET", "/v2/sandboxes", "list sandboxes", query=query, statuses={200})
         return wire.parse_page(answer.content, answer.headers.get("X-Next-Token") or None)
 
     async def list_all(self, wanted: SandboxFilter) -> AsyncIterator[ListedSandbox]:
@@ -79,21 +112,21 @@ class ApiClient:
     async def kill(self, sandbox_id: SandboxId) -> bool:
         """End a sandbox for good, running or paused; False when there was none."""
         subject = f"delete sandbox {sandbox_id}"
-        answer = await self._call("DELETE", f"/sandboxes/{sandbox_id}", subject, statuses={204, 404})
+        answer = await self.call("DELETE", f"/sandboxes/{sandbox_id}", subject, statuses={204, 404})
         return answer.status == 204
 
     async def set_timeout(self, sandbox_id: SandboxId, seconds: int) -> None:
         """Let a running sandbox end in `seconds` from now, sooner or later than before."""
         path = f"/sandboxes/{sandbox_id}/timeout"
         subject = f"set the timeout of sandbox {sandbox_id}"
-        await self._call("POST", path, subject, body={"timeout": seconds}, statuses={204})
+        await self.call("POST", path, subject, body={"timeout": seconds}, statuses={204})
 
     async def keep_alive(self, sandbox_id: SandboxId, seconds: int) -> None:
         """Let a running sandbox live for `seconds` from now at least; never shortens its life."""
         path = f"/sandboxes/{sandbox_id}/refreshes"
-        await self._call("POST", path, f"prolong sandbox {sandbox_id}", body={"duration": seconds}, statuses={204})
+        await self.call("POST", path, f"prolong sandbox {sandbox_id}", body={"duration": seconds}, statuses={204})
 
-    async def _call(
+    async def call(
         self,
         method: str,
         path: str,
@@ -104,6 +137,7 @@ class ApiClient:
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
+        """Ask, and return an answer with one of `statuses`; `subject` says in an error what could not be done."""
         sent_headers = {"X-API-KEY": self._key(), **(headers or {})}
         content = None
         if body is not None:

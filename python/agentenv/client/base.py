@@ -22,15 +22,24 @@ class SandboxState(StrEnum):
     PAUSED = "paused"
 
 
+class OnTimeout(StrEnum):
+    """What happens to a sandbox whose time is over."""
+
+    PAUSE = "pause"
+    KILL = "kill"
+
+
 @dataclass(frozen=True, slots=True)
 class NewSandbox:
-    """What to create. A timeout of None leaves the choice to the server."""
+    """What to create. What is None is left to the server."""
 
     template: str
     timeout_seconds: int | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     allow_internet: bool = True
+    on_timeout: OnTimeout | None = None
+    auto_resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,19 @@ class ListedSandbox:
     disk_size_mib: int
     envd_version: str
     metadata: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot as lists and look-ups show it."""
+
+    snapshot_id: str
+    names: tuple[str, ...]
+    parent_id: str | None
+    sandbox_id: str | None
+    created_at: datetime | None
+    memory_mib: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,13 @@ class Document:
             return self._refuse(key, "a map of strings")
         return value
 
+    def list_of_texts(self, key: str) -> list[str]:
+        """Return an array of strings that must be there."""
+        value = self.fields.get(key)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            return self._refuse(key, "an array of strings")
+        return value
+
     def content(self, key: str) -> bytes | None:
         """Return base64 bytes; None when the field is absent."""
         value = self.optional_text(key)

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -16,39 +15,11 @@ from agentenv.orchestrator.errors import (
     IdempotencyInProgress,
     IdempotencyMismatch,
 )
+from support.asking import Answer, call
 from support.doors import KEY, Door
 from support.wire import header, headers
 
 UNKNOWN = "i" + "z" * 19
-
-
-class Answer:
-    """Status, head and parsed body of an answer."""
-
-    def __init__(self, head: bytes, body: bytes) -> None:
-        self.status = int(head.split(b" ")[1])
-        self.head = head
-        self.body: Any = json.loads(body) if body else None
-
-    def header(self, name: bytes) -> bytes | None:
-        return header(self.head, name)
-
-
-async def call(
-    door: Door, method: str, path: str, body: object = None, *, key: str | None = KEY, extra: bytes = b""
-) -> Answer:
-    raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = f"{method} {path} HTTP/1.1\r\nHost: door\r\n" + (f"X-API-KEY: {key}\r\n" if key is not None else "")
-    if raw:
-        lines += f"Content-Length: {len(raw)}\r\n"
-    async with await door.connect() as client:
-        await client.send(lines.encode() + extra + b"\r\n" + raw)
-        answer = Answer(*await client.read_answer())
-    if answer.status >= 400:
-        assert answer.body["code"] == answer.status
-        assert answer.body["message"]
-        assert answer.header(b"content-type") == b"application/json; charset=utf-8"
-    return answer
 
 
 async def test_create_answers_with_what_the_sdk_needs() -> None:

@@ -6,7 +6,7 @@ from agentenv.base.units import format_seconds
 from agentenv.cli import tables
 from agentenv.cli.server import open_server, run, server_options
 from agentenv.cli.values import DurationType, PairType, to_map
-from agentenv.client.base import Flags, NewSandbox, Sandbox
+from agentenv.client.base import Flags, NewSandbox, OnTimeout, Sandbox
 from agentenv.client.text import printable
 
 
@@ -16,6 +16,12 @@ from agentenv.client.text import printable
 @click.option("--metadata", type=PairType(), multiple=True, help="Label to find the sandbox by; repeatable.")
 @click.option("--env", "environment", type=PairType(), multiple=True, help="Environment of its commands; repeatable.")
 @click.option("--no-internet", is_flag=True, help="Let nothing out of the sandbox.")
+@click.option(
+    "--on-timeout",
+    type=click.Choice([choice.value for choice in OnTimeout]),
+    help="What happens at the end; default: the server's, pause.",
+)
+@click.option("--auto-resume", is_flag=True, help="Let traffic wake it when it is paused.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @server_options
 def start(
@@ -26,13 +32,23 @@ def start(
     metadata: tuple[tuple[str, str], ...],
     environment: tuple[tuple[str, str], ...],
     no_internet: bool,
+    on_timeout: str | None,
+    auto_resume: bool,
     as_json: bool,
 ) -> None:
-    """Start a sandbox from TEMPLATE (default: base) and print its id.
+    """Start a sandbox from TEMPLATE (default: base), an image or a snapshot, and print its id.
 
     It is ready when this returns. Where the output is no terminal, the id alone is printed.
     """
-    new = NewSandbox(template, timeout, to_map(metadata), to_map(environment), allow_internet=not no_internet)
+    new = NewSandbox(
+        template,
+        timeout,
+        to_map(metadata),
+        to_map(environment),
+        allow_internet=not no_internet,
+        on_timeout=None if on_timeout is None else OnTimeout(on_timeout),
+        auto_resume=auto_resume,
+    )
 
     async def work() -> Sandbox:
         async with open_server(flags) as server:
