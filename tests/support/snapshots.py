@@ -2,7 +2,7 @@
 
 import hashlib
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +14,7 @@ from agentenv.base.clock import Clock
 from agentenv.base.ids import SnapshotId, TemplateId
 from agentenv.objects.base import ObjectStore
 from agentenv.snapshots.base import BootFacts, FileRecord, SnapshotKind, SnapshotManifest
+from agentenv.snapshots.compaction import Merger
 from agentenv.snapshots.opening import Parts, assemble
 from agentenv.snapshots.repository import SharedRepository
 from agentenv.snapshots.settings import SnapshotsSettings
@@ -71,11 +72,32 @@ async def write_files(repository: SharedRepository, snapshot_id: SnapshotId, con
     return files
 
 
+class JoiningMerger:
+    """Puts contents one behind the other, and counts what it wrote; keeps the size of layers that show nothing new."""
+
+    def __init__(self) -> None:
+        self.merges: list[list[bytes]] = []
+        self.written_bytes = 0
+
+    async def merge(self, layers: Sequence[Path], output: Path) -> FileRecord:
+        contents = [path.read_bytes() for path in layers]
+        output.write_bytes(b"".join(contents))
+        self.merges.append(contents)
+        self.written_bytes += output.stat().st_size
+        return record_of(b"".join(contents))
+
+
 @asynccontextmanager
 async def open_parts(
-    store: ObjectStore, local: Path, clock: Clock, *, node: str = "node-a", **settings: Any
+    store: ObjectStore,
+    local: Path,
+    clock: Clock,
+    *,
+    node: str = "node-a",
+    merger: Merger | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Parts]:
     chosen = SnapshotsSettings(**({"grace_seconds": 100} | settings))
-    async with assemble(store, chosen, local=local, node=node, clock=clock) as parts:
+    async with assemble(store, chosen, local=local, node=node, clock=clock, merger=merger or JoiningMerger()) as parts:
         await parts.refresh.run()
         yield parts

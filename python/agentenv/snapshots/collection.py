@@ -84,6 +84,7 @@ class Collector:
             for record in removed:
                 await self._store.purge(record.digest)
                 _removed_bytes.inc(record.size_bytes)
+            await self._access.ledger(Ledger.forget_merged, [record.digest for record in removed])
         return restored, removed
 
     async def _find_unused(

@@ -155,6 +155,17 @@ class Index:
             ]
         return list(found.values())[:limit]
 
+    def unused_since(self, before: datetime, limit: int) -> list[SnapshotId]:
+        """Return snapshots made before a time that have neither name nor child, the oldest first."""
+        rows = self._connection.execute(
+            "SELECT id FROM snapshot WHERE kind = 'snapshot' AND state = 'whole' AND created_at < ? "
+            "AND NOT EXISTS (SELECT 1 FROM name WHERE snapshot_id = snapshot.id) "
+            "AND NOT EXISTS (SELECT 1 FROM snapshot AS child WHERE child.parent_id = snapshot.id AND state = 'whole') "
+            "ORDER BY created_at LIMIT ?",
+            (_to_microseconds(before), limit),
+        )
+        return [SnapshotId(snapshot_id) for (snapshot_id,) in rows]
+
     def needed(self, digests: Collection[str]) -> set[str]:
         """Return which of these files a snapshot needs."""
         marks = ", ".join("?" * len(digests))

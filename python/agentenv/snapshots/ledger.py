@@ -45,3 +45,34 @@ class Ledger:
     def marked(self, topic: str) -> dict[str, float]:
         """Return the times of a topic."""
         return dict(self._connection.execute("SELECT key, at FROM since WHERE topic = ?", (topic,)))
+
+    def note(self, topic: str, key: str, now: float) -> None:
+        """Remember a key of a topic, and since when, unless it is known."""
+        with schema.transaction(self._connection) as connection:
+            connection.execute("INSERT OR IGNORE INTO since VALUES (?, ?, ?)", (topic, key, now))
+
+    def unmark(self, topic: str, key: str) -> None:
+        """Forget a key of a topic."""
+        with schema.transaction(self._connection) as connection:
+            connection.execute("DELETE FROM since WHERE topic = ? AND key = ?", (topic, key))
+
+    def note_merged(self, key: str, digest: str, size_bytes: int, weight: int) -> None:
+        """Remember what neighbours, named by `key`, were merged to, and for how many layers that stands."""
+        with schema.transaction(self._connection) as connection:
+            connection.execute("INSERT OR REPLACE INTO merged VALUES (?, ?, ?, ?)", (key, digest, size_bytes, weight))
+
+    def find_merged(self, key: str) -> tuple[str, int] | None:
+        """Return digest and size of what neighbours were merged to."""
+        row = self._connection.execute("SELECT digest, size_bytes FROM merged WHERE key = ?", (key,)).fetchone()
+        return None if row is None else (row[0], row[1])
+
+    def forget_merged(self, digests: Collection[str]) -> None:
+        """Forget merged layers that are gone."""
+        with schema.transaction(self._connection) as connection:
+            connection.executemany("DELETE FROM merged WHERE digest = ?", [(digest,) for digest in digests])
+
+    def weights(self, digests: Collection[str]) -> dict[str, int]:
+        """Return for how many layers each layer stands; one that was not merged here stands for itself."""
+        marks = ", ".join("?" * len(digests))
+        rows = self._connection.execute(f"SELECT digest, weight FROM merged WHERE digest IN ({marks})", tuple(digests))  # noqa: S608 - marks
+        return dict.fromkeys(digests, 1) | dict(rows)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from agentenv.base import aio, files
 from agentenv.base.clock import Clock
+from agentenv.base.ids import parse_snapshot_id
+from agentenv.blocks.layers import LayerFiles
 from agentenv.objects.base import ObjectStore
 from agentenv.objects.bucket import BucketStore
 from agentenv.objects.directory import DirectoryStore
@@ -15,13 +17,18 @@ from agentenv.objects.settings import ObjectsSettings
 from agentenv.snapshots.access import Access
 from agentenv.snapshots.catalogue import MANIFESTS, NAMES, Catalogue
 from agentenv.snapshots.collection import Collector
+from agentenv.snapshots.compaction import Compactor, Merger
+from agentenv.snapshots.files import SnapshotFiles
 from agentenv.snapshots.leases import LEASES, Leases
+from agentenv.snapshots.merging import LayerMerger
 from agentenv.snapshots.refresh import Refresh
-from agentenv.snapshots.repository import PUBLISHING, SharedRepository
+from agentenv.snapshots.repository import SharedRepository, is_own_holder
+from agentenv.snapshots.retention import Retention
 from agentenv.snapshots.settings import RepositoryKind, SnapshotsSettings
 
 KINDS = (MANIFESTS, NAMES, LEASES)
 _TELL_SECONDS = 15
+_COMPACT_SECONDS = 10
 _READERS = 2
 
 
@@ -34,6 +41,8 @@ class Parts:
     refresh: Refresh
     leases: Leases
     collector: Collector
+    compactor: Compactor
+    retention: Retention
 
 
 @asynccontextmanager
@@ -48,13 +57,20 @@ async def open_repository(
     node = _name_node(local)
     store = make_store(settings, objects, home, node)
     async with AsyncExitStack() as stack:
-        parts = await stack.enter_async_context(assemble(store, settings, local=local, node=node, clock=clock))
+        threads = aio.BlockingPool("snapshots-merge", 1)
+        stack.callback(threads.close)
+        merger = LayerMerger(LayerFiles(threads))
+        parts = await stack.enter_async_context(
+            assemble(store, settings, local=local, node=node, clock=clock, merger=merger)
+        )
         await parts.refresh.run()
         loops = aio.Supervisor(clock)
         stack.push_async_callback(loops.stop)
         loops.every("snapshot_leases", _TELL_SECONDS, parts.leases.tell)
         loops.every("snapshot_index", settings.refresh_seconds, parts.refresh.run)
         loops.every("snapshot_collection", settings.collect_interval_seconds, parts.collector.collect)
+        loops.every("snapshot_retention", settings.collect_interval_seconds, parts.retention.turn)
+        loops.every("snapshot_compaction", _COMPACT_SECONDS, parts.compactor.turn)
         yield parts.repository
 
 
@@ -69,37 +85,77 @@ def make_store(settings: SnapshotsSettings, objects: ObjectsSettings, home: Path
 
 @asynccontextmanager
 async def assemble(
-    store: ObjectStore, settings: SnapshotsSettings, *, local: Path, node: str, clock: Clock
+    store: ObjectStore, settings: SnapshotsSettings, *, local: Path, node: str, clock: Clock, merger: Merger
 ) -> AsyncIterator[Parts]:
-    """Build a repository over a store, without loops. Publications of an earlier process hold nothing any more."""
+    """Build a repository over a store, without loops, and remove what work of an earlier process left."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         await store.start()
         access = Access(local / "index.db")
         stack.callback(access.close)
         await access.open()
-        catalogue = Catalogue(store, access, clock)
-        refresh = Refresh(store, access, catalogue, clock)
-        leases = Leases(
-            store=store, access=access, clock=clock, node=node, expiry_seconds=settings.lease_expiry_seconds
-        )
-        collector = Collector(
-            store=store,
-            access=access,
-            catalogue=catalogue,
-            refresh=refresh,
-            leases=leases,
-            clock=clock,
-            grace_seconds=settings.grace_seconds,
-        )
-        await leases.release_unless(lambda holder: not holder.startswith(PUBLISHING))
-        # Not the thread of the index, which must not wait while a file is read.
         readers = aio.BlockingPool("snapshot-files", _READERS)
         stack.callback(readers.close)
-        repository = SharedRepository(
-            store=store, access=access, catalogue=catalogue, leases=leases, collector=collector, pool=readers
+        parts = _build(
+            store=store,
+            access=access,
+            files=SnapshotFiles(store, readers),
+            settings=settings,
+            node=node,
+            clock=clock,
+            merger=merger,
         )
-        yield Parts(repository, catalogue, refresh, leases, collector)
+        await parts.leases.release_unless(lambda holder: not is_own_holder(holder))
+        for name in await store.workspaces():
+            if parse_snapshot_id(name) is None:  # not of a capture, with which somebody may go on
+                await store.drop_workspace(name)
+        await store.sweep()
+        yield parts
+
+
+def _build(
+    *,
+    store: ObjectStore,
+    access: Access,
+    files: SnapshotFiles,
+    settings: SnapshotsSettings,
+    node: str,
+    clock: Clock,
+    merger: Merger,
+) -> Parts:
+    catalogue = Catalogue(store, access, clock)
+    refresh = Refresh(store, access, catalogue, clock)
+    leases = Leases(store=store, access=access, clock=clock, node=node, expiry_seconds=settings.lease_expiry_seconds)
+    collector = Collector(
+        store=store,
+        access=access,
+        catalogue=catalogue,
+        refresh=refresh,
+        leases=leases,
+        clock=clock,
+        grace_seconds=settings.grace_seconds,
+    )
+    compactor = Compactor(
+        store=store,
+        access=access,
+        catalogue=catalogue,
+        files=files,
+        leases=leases,
+        merger=merger,
+        limit=settings.compact_above_layers,
+    )
+    repository = SharedRepository(
+        store=store,
+        access=access,
+        catalogue=catalogue,
+        leases=leases,
+        collector=collector,
+        files=files,
+        clock=clock,
+        compact_above_layers=settings.compact_above_layers,
+    )
+    retention = Retention(repository, access, clock, settings.retention_seconds)
+    return Parts(repository, catalogue, refresh, leases, collector, compactor, retention)
 
 
 def _name_node(local: Path) -> str:

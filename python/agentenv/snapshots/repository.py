@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from agentenv.base import log
-from agentenv.base.aio import BlockingPool
+from agentenv.base.clock import Clock
 from agentenv.base.errors import Bug
 from agentenv.base.ids import SnapshotId, parse_snapshot_id
 from agentenv.blocks.base import LayerSource, Stack
@@ -23,13 +23,20 @@ from agentenv.snapshots.base import (
 )
 from agentenv.snapshots.catalogue import Catalogue
 from agentenv.snapshots.collection import Collector
+from agentenv.snapshots.compaction import COMPACTING, LONG, is_long
 from agentenv.snapshots.errors import NameInvalid, NameTaken, SnapshotDamaged, SnapshotNotFound
 from agentenv.snapshots.files import SnapshotFiles
 from agentenv.snapshots.index import Index
 from agentenv.snapshots.leases import Leases
+from agentenv.snapshots.ledger import Ledger
 
-PUBLISHING = "publish:"
+_PUBLISHING = "publish:"
 _log = log.get("snapshots")
+
+
+def is_own_holder(holder: str) -> bool:
+    """Return whether a lease is of work inside the repository, which ends with the process."""
+    return holder.startswith((_PUBLISHING, COMPACTING))
 
 
 class SharedRepository:
@@ -48,14 +55,18 @@ class SharedRepository:
         catalogue: Catalogue,
         leases: Leases,
         collector: Collector,
-        pool: BlockingPool,
+        files: SnapshotFiles,
+        clock: Clock,
+        compact_above_layers: int,
     ) -> None:
         self._store = store
         self._access = access
         self._catalogue = catalogue
         self._leases = leases
         self._collector = collector
-        self._files = SnapshotFiles(store, pool)
+        self._files = files
+        self._clock = clock
+        self._compact_above_layers = compact_above_layers
 
     async def incoming(self, snapshot_id: SnapshotId) -> Path:
         """Return an empty directory for the files of a capture."""
@@ -70,7 +81,7 @@ class SharedRepository:
         records = {record.digest: record for record in manifest.records()}
         if not files.keys() <= records.keys():
             raise Bug(f"snapshot {manifest.snapshot_id} is published with files that its manifest does not name")
-        holder = f"{PUBLISHING}{manifest.snapshot_id}"
+        holder = f"{_PUBLISHING}{manifest.snapshot_id}"
         await self._leases.take(holder, records)
         try:
             for digest, path in files.items():
@@ -80,6 +91,8 @@ class SharedRepository:
             await self._files.require(records.values())
             for name in manifest.names:
                 await self._catalogue.move(name, manifest.snapshot_id)
+            if is_long(manifest, self._compact_above_layers):
+                await self._access.ledger(Ledger.note, LONG, manifest.snapshot_id, self._clock.now().timestamp())
         finally:
             await self._leases.release(holder)
         await self._store.drop_workspace(manifest.snapshot_id)
@@ -163,8 +176,7 @@ class SharedRepository:
 
     async def lease(self, holder: str, digests: Collection[str]) -> None:
         """Keep files for a holder."""
-        if holder.startswith(PUBLISHING):
-            raise Bug(f"'{holder}' is a name of ours")
+        assert not is_own_holder(holder), "who works inside the repository leases for itself"
         await self._leases.take(holder, digests)
 
     async def release(self, holder: str) -> None:
@@ -173,13 +185,12 @@ class SharedRepository:
 
     async def settle(self, holders: Collection[str], captures: Collection[SnapshotId]) -> None:
         """Give up what an earlier process left and nobody goes on with."""
-        released = await self._leases.release_unless(frozenset(holders).__contains__)
-        left = [name for name in await self._store.workspaces() if name not in captures]
+        released = await self._leases.release_unless(lambda holder: holder in holders or is_own_holder(holder))
+        left = [name for name in await self._store.workspaces() if parse_snapshot_id(name) and name not in captures]
         for name in left:
             await self._store.drop_workspace(name)
-        swept = await self._store.sweep()
-        if released or left or swept:
-            _log.info("leftovers_removed", leases=released, captures=left, temporary_files=len(swept))
+        if released or left:
+            _log.info("leftovers_removed", leases=released, captures=left)
 
     async def verify(self, snapshot_id: SnapshotId) -> None:
         """Read every file of a snapshot."""

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-VERSION = 1
+VERSION = 2
 
 _TABLES = """
 CREATE TABLE snapshot (
@@ -28,6 +28,8 @@ CREATE INDEX name_by_snapshot ON name (snapshot_id);
 CREATE TABLE lease (holder TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (holder, digest)) WITHOUT ROWID;
 CREATE INDEX lease_by_digest ON lease (digest);
 CREATE TABLE since (topic TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (topic, key)) WITHOUT ROWID;
+CREATE TABLE merged (key TEXT PRIMARY KEY, digest TEXT NOT NULL, size_bytes INTEGER NOT NULL, weight INTEGER NOT NULL);
+CREATE INDEX merged_by_digest ON merged (digest);
 """
 
 

@@ -49,3 +49,12 @@ class SnapshotsSettings(BaseModel):
         gt=0,
         description="What the sandboxes of another node read is kept until that node has been silent for so long.",
     )
+    retention_seconds: float = Field(
+        default=0, ge=0, description="Delete snapshots that have neither a name nor a child at this age. 0: never."
+    )
+    compact_above_layers: int = Field(
+        default=16,
+        ge=4,
+        le=200,
+        description="Merge layers of a snapshot in the background when its disk, or its memory, has more than this.",
+    )
