@@ -1,7 +1,7 @@
 """The files of snapshots: stored, found, checked, healed from what was set aside. Knows no manifests."""
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from agentenv.base import aio, log
@@ -30,6 +30,12 @@ class SnapshotFiles:
             if size != record.size_bytes:
                 raise SnapshotDamaged(f"{source} has {size} bytes, not {record.size_bytes}")
             await self._store.put_blob(record.digest, source)
+
+    async def put_all(self, sources: Mapping[FileRecord, Path]) -> None:
+        """Store new files side by side, so that they wait for the disk together; some may be stored when one fails."""
+        failed = await aio.for_each(sources.items(), lambda one: self.put(*one), at_once=_AT_ONCE)
+        if failed:
+            raise failed[0][1]
 
     async def require(self, records: Iterable[FileRecord]) -> None:
         """Return when every file is there in its size. Raises `SnapshotDamaged` naming one that is not."""

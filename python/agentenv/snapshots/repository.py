@@ -84,8 +84,7 @@ class SharedRepository:
         holder = f"{_PUBLISHING}{manifest.snapshot_id}"
         await self._leases.take(holder, records)
         try:
-            for digest, path in files.items():
-                await self._files.put(records[digest], path)
+            await self._files.put_all({records[digest]: path for digest, path in files.items()})
             await self._files.require(records.values())
             await self._catalogue.create(manifest)
             await self._files.require(records.values())
