@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use aenv_layers::LayerError;
+use aenv_sources::SourceError;
 
 use crate::export::NotShown;
 use crate::image::ImageName;
@@ -122,9 +123,9 @@ pub(crate) enum Refusal {
     /// The image is shown in a way that has one size.
     #[error("image {0} is a block device of fixed size: close it, and open it with the new size")]
     FixedSize(ImageName),
-    /// Layers of this kind cannot be read.
-    #[error("{0}")]
-    Source(String),
+    /// A layer cannot be fetched.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// A layer failed.
     #[error(transparent)]
     Layer(#[from] LayerError),
@@ -205,6 +206,7 @@ impl Refusal {
             Self::Unreadable { .. } => (Kind::Unavailable, "image_unreadable"),
             Self::NotShown { .. } => (Kind::Unavailable, "image_not_shown"),
             Self::FixedSize(_) => (Kind::Conflict, "fixed_size"),
+            Self::Source(SourceError::InvalidReference { .. }) => (Kind::Invalid, "invalid_argument"),
             Self::Source(_) => (Kind::Unavailable, "source_unavailable"),
             Self::Layer(error) => classify_layer(error),
             Self::File { source, .. } => classify_system(source),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use aenv_layers::BootId;
+use aenv_sources::{SourceError, SourceFactory, SourceOptions};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::stat::{umask, Mode};
 
@@ -42,6 +43,9 @@ enum ServerError {
     /// The device table cannot be used.
     #[error(transparent)]
     Table(#[from] TableError),
+    /// The sources of remote layers cannot be used.
+    #[error(transparent)]
+    Sources(#[from] SourceError),
     /// The system refuses something that every server needs.
     #[error("cannot {0}")]
     System(&'static str, #[source] io::Error),
@@ -123,7 +127,8 @@ impl Server {
         };
         let exporter =
             Arc::new(FuseExporter::new(options.mount.clone(), Arc::clone(first), Arc::clone(&nodes)));
-        let layers = LayerStore::new(options.mount.clone());
+        let sources = SourceFactory::new(SourceOptions::default())?;
+        let layers = LayerStore::new(options.mount.clone(), sources);
         let table = Table::load(&state.join("table"), layers, Arc::clone(&exporter) as _, boot)?;
         let table = Arc::new(table);
         let threads = |error| ServerError::System("start threads", error);
@@ -157,6 +162,8 @@ impl Server {
 
     /// Looks after disks until it is time to end.
     fn run(self, line: &mut UnixStream) -> ExitCode {
+        // A supervisor that died meanwhile does not need to know.
+        let _ = line.write_all(&[word::READY]);
         loop {
             match self.orders.recv_timeout(self.flush_interval) {
                 Err(RecvTimeoutError::Timeout) => self.table.look_after_disks(),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::image::Image;
 
@@ -47,6 +48,9 @@ pub(crate) trait Exporter: Send + Sync {
 
     /// Whether an image that is shown may become larger.
     fn can_grow(&self, image: &Image) -> bool;
+
+    /// Waits until nobody has it open, and says how many still have when that takes too long.
+    fn wait_unused(&self, image: &Image, patience: Duration) -> usize;
 
     /// Tells users that the image has grown.
     fn announce_size(&self, image: &Image);

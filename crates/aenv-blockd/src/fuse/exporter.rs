@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use zerocopy::IntoBytes;
@@ -86,6 +87,10 @@ impl Exporter for FuseExporter {
 
     fn can_grow(&self, _image: &Image) -> bool {
         true
+    }
+
+    fn wait_unused(&self, image: &Image, patience: Duration) -> usize {
+        self.nodes.wait_unused(image, patience)
     }
 
     fn announce_size(&self, image: &Image) {

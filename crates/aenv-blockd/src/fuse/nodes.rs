@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use super::abi::{Attributes, ROOT};
 use super::opens::Opens;
@@ -78,6 +79,10 @@ impl Nodes {
 
     pub(crate) fn users(&self, image: &Image) -> usize {
         self.opens.count(image.serial())
+    }
+
+    pub(crate) fn wait_unused(&self, image: &Image, patience: Duration) -> usize {
+        self.opens.wait_unused(image.serial(), patience)
     }
 
     /// The first file behind a number, in the order of numbers.

@@ -6,7 +6,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -31,7 +32,10 @@ struct Slot {
 }
 
 /// The open files of one mount.
-pub(crate) struct Opens(Mutex<State>);
+pub(crate) struct Opens {
+    state: Mutex<State>,
+    released: Condvar,
+}
 
 struct State {
     file: File,
@@ -61,7 +65,7 @@ impl Opens {
             state.file.set_len(0)?;
             state.file.write_all_at(header.as_bytes(), 0)?;
         }
-        Ok(Self(Mutex::new(state)))
+        Ok(Self { state: Mutex::new(state), released: Condvar::new() })
     }
 
     /// Notes that a file was opened. False when too many are open, or the note cannot be kept.
@@ -91,6 +95,7 @@ impl Opens {
         let mut state = self.lock();
         let Some((number, node)) = state.slots.remove(&handle) else { return };
         state.forget(node);
+        self.released.notify_all();
         if state.write_slot(number, Slot::default()).is_ok() {
             state.free.push(number);
         }
@@ -110,9 +115,17 @@ impl Opens {
         self.lock().counts.get(&node).copied().unwrap_or(0)
     }
 
+    /// Waits until a node has no opened files, and says how many it still has when that takes too long.
+    pub(crate) fn wait_unused(&self, node: u64, patience: Duration) -> usize {
+        let is_used = |state: &mut State| state.counts.contains_key(&node);
+        let waited = self.released.wait_timeout_while(self.lock(), patience, is_used);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.counts.get(&node).copied().unwrap_or(0)
+    }
+
     // Every change is complete before anything that can panic.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

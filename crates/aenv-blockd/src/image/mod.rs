@@ -14,9 +14,7 @@ use nix::errno::Errno;
 
 pub(crate) use content::{AccessError, Content, Target, WritableDisk, READ_MARGIN};
 pub(crate) use counters::Counters;
-pub(crate) use description::{
-    Description, Frozen, LayerReference, OpenArguments, Seal, Use, WritableArguments,
-};
+pub(crate) use description::{is_remote, Description, Frozen, OpenArguments, Seal, Use, WritableArguments};
 pub(crate) use name::ImageName;
 pub(crate) use pool::Pool;
 pub(crate) use recorder::{Range, Recorder, MAX_RANGES};
@@ -49,7 +47,7 @@ pub(crate) struct Image {
 impl Image {
     /// An image whose bytes are still to come.
     pub(crate) fn new(description: Description) -> Self {
-        let is_remote = description.layers.iter().any(LayerReference::is_remote);
+        let is_remote = description.layers.iter().any(is_remote);
         Self {
             name: description.name().clone(),
             serial: description.serial,

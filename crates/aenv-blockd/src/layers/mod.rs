@@ -6,9 +6,10 @@ mod shared;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aenv_layers::{Limits, SealedLayer, Stack};
+use aenv_layers::{Limits, ReadAt, SealedLayer, Stack};
+use aenv_sources::{LayerReference, SourceFactory};
 
-use crate::image::{LayerReference, Use};
+use crate::image::Use;
 use crate::refusal::Refusal;
 use file::{FileIdentity, LayerFile};
 use shared::Shared;
@@ -17,19 +18,21 @@ use shared::Shared;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum LayerKey {
     File(FileIdentity, Use),
+    Remote(LayerReference),
 }
 
 /// All open layers and stacks.
 pub(crate) struct LayerStore {
     mount: PathBuf,
+    sources: SourceFactory,
     layers: Shared<LayerKey, SealedLayer>,
     stacks: Shared<Vec<LayerKey>, Stack>,
 }
 
 impl LayerStore {
     /// A store that opens no file below `mount`.
-    pub(crate) fn new(mount: PathBuf) -> Self {
-        Self { mount, layers: Shared::new(), stacks: Shared::new() }
+    pub(crate) fn new(mount: PathBuf, sources: SourceFactory) -> Self {
+        Self { mount, sources, layers: Shared::new(), stacks: Shared::new() }
     }
 
     /// The stack of these layers.
@@ -59,20 +62,20 @@ impl LayerStore {
         reference: &LayerReference,
         purpose: Use,
     ) -> Result<(LayerKey, Arc<SealedLayer>), Refusal> {
-        match reference {
+        let (key, name, source): (_, _, Arc<dyn ReadAt>) = match reference {
             LayerReference::File { path } => {
                 let (file, identity) = LayerFile::open(path, &self.mount, purpose)?;
-                let key = LayerKey::File(identity, purpose);
-                let name = path.to_string_lossy();
-                let layer = self.layers.get_or_make(key.clone(), || {
-                    SealedLayer::open(&name, Arc::new(file), &Limits::default()).map(Arc::new)
-                })?;
-                Ok((key, layer))
+                (LayerKey::File(identity, purpose), path.to_string_lossy().into_owned(), Arc::new(file))
             }
-            LayerReference::Registry { .. } | LayerReference::Object { .. } => {
-                Err(Refusal::Source("layers of registries and object stores are not read yet".into()))
+            LayerReference::Registry { digest, .. } | LayerReference::Object { digest, .. } => {
+                let source = self.sources.open(reference)?;
+                (LayerKey::Remote(reference.clone()), digest.to_string(), source)
             }
-        }
+        };
+        let layer = self.layers.get_or_make(key.clone(), || {
+            SealedLayer::open(&name, source, &Limits::default()).map(Arc::new)
+        })?;
+        Ok((key, layer))
     }
 
     /// Lets others share the stack that a disk has after sealing.

@@ -28,6 +28,8 @@ use mount::Mount;
 
 /// What supervisor and server say over the line between them.
 pub(crate) mod word {
+    /// The server serves.
+    pub(crate) const READY: u8 = b'Y';
     /// The server has ended and wants no successor.
     pub(crate) const END: u8 = b'E';
     /// The server cannot begin, and the next one could not either.
@@ -36,10 +38,14 @@ pub(crate) mod word {
     pub(crate) const TERMINATE: u8 = b'T';
 }
 
-/// A server that lived at least this long died of something else than its beginning.
-const STABLE: Duration = Duration::from_secs(10);
-/// The longest pause before the next server.
-const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// A server that lived at least this long is followed by the next at once.
+const STABLE: Duration = Duration::from_secs(1);
+/// The longest pause after a server that served: machines wait meanwhile.
+const MAX_PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause after a server that never did.
+const MAX_PAUSE_UNREADY: Duration = Duration::from_secs(2);
+/// How long the end of an earlier program may take.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why there is no mount.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +113,8 @@ pub(crate) enum Beginning {
 enum Fate {
     Ended,
     Refused,
+    /// Without having served.
+    DiedEarly,
     Died,
 }
 
@@ -114,12 +122,7 @@ enum Fate {
 pub(crate) fn supervise(options: &Options) -> Result<Beginning, SupervisorError> {
     let state = &options.state;
     DirBuilder::new().recursive(true).mode(0o700).create(state).supply("create", state)?;
-    let Some(lock) = lock(state)? else {
-        return match answers(&options.control) {
-            true => Ok(Beginning::RunsAlready),
-            false => Err(SupervisorError::Locked { state: state.clone(), control: options.control.clone() }),
-        };
-    };
+    let Some(lock) = lock_unless_served(options)? else { return Ok(Beginning::RunsAlready) };
     mount::clean_dead(state)?;
     let terminate = block_termination().supply("watch signals for", state)?;
     let listener = listen(&options.control)?;
@@ -153,12 +156,13 @@ impl Supervisor<'_> {
                     mount.remove(&self.options.state);
                     return Err(SupervisorError::Refused);
                 }
-                Fate::Refused | Fate::Died => {}
+                Fate::Refused | Fate::DiedEarly | Fate::Died => {}
             }
             is_first = false;
+            let longest = if fate == Fate::Died { MAX_PAUSE } else { MAX_PAUSE_UNREADY };
             pause = match fate == Fate::Died && began.elapsed() > STABLE {
                 true => Duration::ZERO,
-                false => (2 * pause).clamp(Duration::from_millis(10), MAX_PAUSE),
+                false => (2 * pause).clamp(Duration::from_millis(10), longest),
             };
             log::error("server_died", &[("next_in_ms", &(pause.as_millis() as u64))]);
             if !mount.agreement.can_resend() || self.options.without_resend {
@@ -200,7 +204,7 @@ impl Supervisor<'_> {
 
     /// Hears what the server has to say until its end.
     fn listen_to(&self, line: &mut UnixStream, child: &mut Child) -> Fate {
-        let mut fate = Fate::Died;
+        let mut fate = Fate::DiedEarly;
         loop {
             let mut watched = [
                 PollFd::new(line.as_fd(), PollFlags::POLLIN),
@@ -224,6 +228,7 @@ impl Supervisor<'_> {
             }
             let mut said = [0];
             match line.read(&mut said) {
+                Ok(1) if said[0] == word::READY => fate = Fate::Died,
                 Ok(1) if said[0] == word::END => fate = Fate::Ended,
                 Ok(1) if said[0] == word::REFUSED => fate = Fate::Refused,
                 Ok(1) => {}
@@ -253,6 +258,24 @@ fn program() -> PathBuf {
     match std::env::current_exe() {
         Ok(path) if path.exists() => path,
         _ => running,
+    }
+}
+
+/// Locks the state directory; none when another program serves it. One that was killed takes a moment to end.
+fn lock_unless_served(options: &Options) -> Result<Option<Flock<File>>, SupervisorError> {
+    let began = Instant::now();
+    loop {
+        if let Some(lock) = lock(&options.state)? {
+            return Ok(Some(lock));
+        }
+        if answers(&options.control) {
+            return Ok(None);
+        }
+        if began.elapsed() > LOCK_PATIENCE {
+            let (state, control) = (options.state.clone(), options.control.clone());
+            return Err(SupervisorError::Locked { state, control });
+        }
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The verb `close`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::journal::Change;
 use super::open_image::OpenImage;
@@ -8,6 +9,9 @@ use super::{pair, Table};
 use crate::image::{Content, Description, ImageName};
 use crate::log;
 use crate::refusal::Refusal;
+
+/// The kernel tells of a closed file a moment after its user went on.
+const RELEASE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +56,8 @@ impl Table {
 
     /// What can fail for long comes first, while the image is still whole.
     fn write_out(self: &Arc<Self>, open: &Arc<OpenImage>, mode: CloseMode) -> Result<(), Refusal> {
-        let users = self.exporter.users(&open.image);
+        let patience = if mode.is_forced { Duration::ZERO } else { RELEASE_PATIENCE };
+        let users = self.exporter.wait_unused(&open.image, patience);
         if users > 0 && !mode.is_forced {
             return Err(Refusal::ImageInUse { image: open.image.name().clone(), users });
         }

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use aenv_sources::LayerReference;
+
 use super::assemble::MAX_SEALED_LAYERS;
 use super::journal::Change;
 use super::open_image::OpenImage;
 use super::{pair, Table, MAX_IMAGES};
-use crate::image::{Description, Image, LayerReference, OpenArguments, Use};
+use crate::image::{Description, Image, OpenArguments, Use};
 use crate::log;
 use crate::refusal::Refusal;
 

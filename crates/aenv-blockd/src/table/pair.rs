@@ -22,8 +22,8 @@ pub(crate) const INDEX: &str = "index";
 /// What the compaction of an index may leave behind.
 const INDEX_REPLACEMENT: &str = "index.new";
 
-/// Files below this length hold no write: a creation that was interrupted.
-const EMPTY_DATA: u64 = 4096;
+/// Length of both files before the first write.
+const EMPTY: u64 = 4096;
 
 /// Directories that this program has locked, so that no other program opens what is in them.
 #[derive(Default)]
@@ -48,14 +48,18 @@ impl Claims {
     }
 }
 
-/// Whether the directory holds a layer that may have been written to.
+/// Whether the directory holds a layer. Half of one is what an interrupted creation leaves.
 pub(crate) fn exists(directory: &Path) -> bool {
-    let length = |name: &str| fs::metadata(directory.join(name)).map(|metadata| metadata.len()).ok();
-    match (length(DATA), length(INDEX)) {
-        (Some(_), Some(_)) => true,
-        (Some(data), None) => data > EMPTY_DATA,
-        _ => false,
-    }
+    length(directory, DATA).is_some() && (length(directory, INDEX).is_some() || holds_writes(directory))
+}
+
+/// Whether the directory holds a layer that was written to.
+pub(crate) fn holds_writes(directory: &Path) -> bool {
+    [DATA, INDEX].iter().any(|name| length(directory, name).is_some_and(|length| length > EMPTY))
+}
+
+fn length(directory: &Path, name: &str) -> Option<u64> {
+    fs::metadata(directory.join(name)).map(|metadata| metadata.len()).ok()
 }
 
 /// Makes the directory durably. Says whether it was new.

@@ -7,7 +7,7 @@ use std::thread;
 use super::journal::Change;
 use super::open_image::OpenImage;
 use super::Table;
-use crate::image::{Description, Image, LayerReference};
+use crate::image::{is_remote, Description, Image};
 use crate::log;
 use crate::refusal::Refusal;
 
@@ -25,7 +25,7 @@ impl Table {
                 self.finish_discarding(&description);
                 continue;
             }
-            let is_remote = description.layers.iter().any(LayerReference::is_remote);
+            let is_remote = description.layers.iter().any(is_remote);
             let open = Arc::new(OpenImage::new(Image::new(description)));
             self.exporter.republish(&open.image);
             self.change().insert(open.image.name().clone(), Arc::clone(&open));

@@ -85,6 +85,8 @@ impl Table {
         wants_digest: bool,
     ) -> Result<Sealed, Refusal> {
         let open = self.get(name)?;
+        // What an earlier program froze is known once the image is put together.
+        open.content()?;
         // A failed attempt is made again by whoever still asks for it.
         self.start_sealing(&open);
         open.seals.wait(Some(seal_id))?;
@@ -164,7 +166,8 @@ impl Table {
         let is_new = pair::make_directory(directory)?;
         self.claims.take(directory)?;
         let disk = disk.disk();
-        let made = match pair::exists(directory) {
+        // An empty layer is what an order leaves that was interrupted before the table knew of it.
+        let made = match pair::holds_writes(directory) {
             true => Err(Refusal::Exists(directory.clone())),
             false => pair::create(directory, disk.top().id(), disk.size(), policy_of(writable), self.boot),
         };
