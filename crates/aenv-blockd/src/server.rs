@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use aenv_layers::BootId;
-use aenv_sources::{SourceError, SourceFactory, SourceOptions};
+use aenv_sources::{CacheOptions, SourceError, SourceFactory, SourceOptions};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::stat::{umask, Mode};
 
@@ -18,6 +18,7 @@ use crate::control::{self, Control};
 use crate::fuse::{self, Device, FuseExporter, Nodes, Service};
 use crate::layers::LayerStore;
 use crate::log;
+use crate::options::Options;
 use crate::supervisor::{take, word, Handover};
 use crate::table::{Table, TableError};
 
@@ -127,8 +128,7 @@ impl Server {
         };
         let exporter =
             Arc::new(FuseExporter::new(options.mount.clone(), Arc::clone(first), Arc::clone(&nodes)));
-        let sources = SourceFactory::new(SourceOptions::default())?;
-        let layers = LayerStore::new(options.mount.clone(), sources);
+        let layers = LayerStore::new(options.mount.clone(), open_sources(options)?);
         let table = Table::load(&state.join("table"), layers, Arc::clone(&exporter) as _, boot)?;
         let table = Arc::new(table);
         let threads = |error| ServerError::System("start threads", error);
@@ -168,6 +168,7 @@ impl Server {
             match self.orders.recv_timeout(self.flush_interval) {
                 Err(RecvTimeoutError::Timeout) => self.table.look_after_disks(),
                 Ok(Stop::Replace) => {
+                    self.table.flush_all();
                     log::info("server_replaced", &[]);
                     return ExitCode::SUCCESS;
                 }
@@ -205,6 +206,12 @@ fn start_listening(mut line: UnixStream, stop: Sender<Stop>) -> io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+fn open_sources(options: &Options) -> Result<SourceFactory, SourceError> {
+    let cache = options.cache.as_ref();
+    let cache = cache.map(|cache| CacheOptions::new(cache.directory.clone(), cache.bytes));
+    SourceFactory::new(SourceOptions { cache, ..SourceOptions::default() })
 }
 
 /// Every layer and every writable disk needs descriptors.

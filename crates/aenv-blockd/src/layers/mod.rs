@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aenv_layers::{Limits, ReadAt, SealedLayer, Stack};
-use aenv_sources::{LayerReference, SourceFactory};
+use aenv_sources::{LayerReference, SourceFactory, Statistics};
 
 use crate::image::Use;
 use crate::refusal::Refusal;
@@ -50,6 +50,16 @@ impl LayerStore {
             layers.push(layer);
         }
         self.stacks.get_or_make(keys, || Ok(Arc::new(Stack::new(name, layers)?)))
+    }
+
+    /// What the block cache did and holds.
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.sources.statistics()
+    }
+
+    /// Makes durable what the block cache holds.
+    pub(crate) fn checkpoint(&self) {
+        self.sources.checkpoint();
     }
 
     /// One sealed layer file of a disk.

@@ -21,8 +21,9 @@ impl Table {
         }
     }
 
-    /// Makes everything durable that was written.
+    /// Makes everything durable that was written or fetched.
     pub(crate) fn flush_all(&self) {
+        self.layers.checkpoint();
         for open in self.all() {
             if let Some(Ok(content)) = open.image.content_nowait() {
                 if let Err(error) = content.flush() {

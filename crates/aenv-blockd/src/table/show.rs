@@ -32,7 +32,7 @@ impl Table {
     /// All images.
     pub(crate) fn list(&self) -> Value {
         let images: Vec<Value> = self.all().iter().map(|open| self.summary(open)).collect();
-        json!({ "images": images, "descriptors": count_descriptors() })
+        json!({ "images": images, "descriptors": count_descriptors(), "cache": self.layers.statistics() })
     }
 
     fn summary(&self, open: &OpenImage) -> Value {

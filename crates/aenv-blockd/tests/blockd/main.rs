@@ -5,6 +5,7 @@ mod control;
 mod disk;
 mod faults;
 mod memory;
+mod remote;
 mod seal;
 mod support;
 mod survival;
