@@ -7,7 +7,6 @@ from agentenv.guest.architecture import Architecture
 from agentenv.main.setup import host
 from agentenv.main.setup.apt import parse_sources
 from agentenv.main.setup.errors import HostUnknown
-from agentenv.main.setup.workspace import mount_points_below
 
 X86, ARM = Architecture.X86_64, Architecture.AARCH64
 BOOKWORM = host.find_distribution({"ID": "debian", "VERSION_ID": "12"})
@@ -119,11 +118,3 @@ def test_sources_are_rewritten_for_another_release() -> None:
     )
     found = parse_sources(listing, BOOKWORM, "trixie")
     assert [source.suite for source in found] == ["trixie", "trixie-security"]
-
-
-def test_mounts_below_a_directory_are_found_innermost_first() -> None:
-    table = (
-        "1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /w/root/proc rw - proc p rw\n"
-        "3 2 0:5 / /w/root/proc/sys\\040x rw - proc p rw\n4 1 0:6 / /work rw - tmpfs t rw\n"
-    )
-    assert mount_points_below(Path("/w"), table) == [Path("/w/root/proc/sys x"), Path("/w/root/proc")]

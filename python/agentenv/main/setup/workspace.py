@@ -7,7 +7,7 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from agentenv.base import process
+from agentenv.base import mounts, process
 from agentenv.base.clock import Clock
 from agentenv.main.setup.step import Say
 
@@ -50,20 +50,7 @@ async def _lock(descriptor: int, clock: Clock, say: Say) -> None:
 
 async def clear(directory: Path) -> None:
     """Remove `directory`, and first whatever is mounted in it: a removal must not reach through a mount."""
-    for point in mount_points_below(directory, Path("/proc/self/mountinfo").read_text()):
+    for point in mounts.below(directory):
         await process.run(["umount", "--lazy", point])
     if directory.exists():
         shutil.rmtree(directory)
-
-
-def mount_points_below(directory: Path, table: str) -> list[Path]:
-    """Return the mount points at or below `directory` in the text of a mountinfo file, the last mounted first."""
-    points = [Path(_unescape(line.split(" ")[4])) for line in table.splitlines() if line.count(" ") >= 5]
-    return [point for point in reversed(points) if point.is_relative_to(directory)]
-
-
-def _unescape(text: str) -> str:
-    """Undo the octal escapes by which the kernel writes blanks and backslashes."""
-    for character in " \t\n\\":
-        text = text.replace(f"\\{ord(character):03o}", character)
-    return text
