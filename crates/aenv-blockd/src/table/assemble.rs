@@ -22,8 +22,8 @@ pub(crate) struct Assembled {
 
 /// How the writable layer of an image behaves.
 pub(crate) fn policy_of(arguments: &WritableArguments) -> WritePolicy {
-    let overwrite = Overwrite::from(arguments.overwrite);
-    WritePolicy { overwrite, remember_dead: overwrite == Overwrite::Append }
+    // Discards leave dead data whatever the policy is.
+    WritePolicy { overwrite: Overwrite::from(arguments.overwrite), remember_dead: true }
 }
 
 impl Table {
