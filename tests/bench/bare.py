@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from agentenv.base import process
 from agentenv.base.aio import BlockingPool, Supervisor
 from agentenv.base.clock import SystemClock
 from agentenv.base.ids import SandboxId
 from agentenv.base.process import ProcessIdentity, reap, spawn_detached
-from agentenv.blocks.overlay import OverlayStore
 from agentenv.guest import provision
 from agentenv.guest.base import BootFiles
 from agentenv.images.base import Image
@@ -32,6 +32,7 @@ from agentenv.vmm.qemu.command_line import HostFacts, build
 from agentenv.vmm.qemu.host import host_facts
 from agentenv.vmm.qemu.tap import open_tap
 from bench.envd import Envd
+from support.base_disk import write_base_disk
 
 _NETWORK = {"prefix": "aenvbare", "network": "10.209.0.0/28", "max_slots": 2, "uid_base": 380_000}
 
@@ -45,7 +46,7 @@ class BareQemu:
     image: Image
     boot_files: BootFiles
     slot: Slot
-    disks: OverlayStore
+    disk: Path
     numbers: "itertools.count[int]"
 
     @classmethod
@@ -62,10 +63,11 @@ class BareQemu:
             boot_files = provision.find_boot_files(home.path)
             driver = await choose_driver(settings.vmm, home.path, boot_files, supervisor)
             host = host_facts(await find_qemu(settings.vmm.qemu_binary), driver.accelerator, settings.vmm)
-            image = await DirectoryCatalogue(home.path / "images", pool).resolve("base")
+            image = await DirectoryCatalogue(home.path, pool).resolve("base")
             await network.start(frozenset())
             slot = await network.acquire(EgressPolicy())
-            yield cls(directory, host, image, boot_files, slot, OverlayStore(directory), itertools.count())
+            write_base_disk(home.path, directory / "base.raw")
+            yield cls(directory, host, image, boot_files, slot, directory / "base.raw", itertools.count())
         finally:
             await network.stop()
             await supervisor.stop()
@@ -75,39 +77,43 @@ class BareQemu:
     async def boot_seconds(self) -> float:
         """Boot a guest until its first command has answered, end it, and return the seconds."""
         name = SandboxId(f"bare{next(self.numbers)}")
-        disk = await self.disks.create(name, self.image.disk, owner=os.getuid())
+        place = self.directory / name
+        place.mkdir()
+        disk = place / "disk.raw"
+        await process.run(("cp", "--sparse=always", "--reflink=auto", self.disk, disk))
         spec = MachineSpec(
             name=name,
-            directory=disk.path.parent,
+            directory=place,
             kernel=self.boot_files.kernel,
             initramfs=self.boot_files.initramfs,
             command_line=guest_command_line(self.slot.guest, name),
             vcpus=self.image.vcpus,
             memory_mib=self.image.memory_mib,
-            disks=(DiskAttachment(disk.path, disk.format.value, is_scratch=True),),
+            disks=(DiskAttachment(disk, is_scratch=True),),
             network=TapAttachment(self.slot.namespace, self.slot.tap, self.slot.guest.mac),
             uid=os.getuid(),
         )
-        (disk.path.parent / "monitor").mkdir()
+        (place / "monitor").mkdir()
         assert spec.network is not None
         tap = await open_tap(spec.network)
         null = os.open(os.devnull, os.O_WRONLY)
         begin = time.perf_counter()
-        process = spawn_detached(build(self.host, spec), stderr=null, handed_over=(tap,))
+        monitor = spawn_detached(build(self.host, spec), stderr=null, handed_over=(tap,))
         try:
-            await self._wait_until_open(process)
+            await self._wait_until_open(monitor)
             async with Envd(f"http://{self.slot.address}:49983", token=None) as envd:
                 await envd.run("/bin/true")
             return time.perf_counter() - begin
         finally:
-            process.kill()
-            await process.wait_ended()
-            reap(process.pid)
+            monitor.kill()
+            await monitor.wait_ended()
+            reap(monitor.pid)
+            disk.unlink()
             os.close(tap)
             os.close(null)
 
-    async def _wait_until_open(self, process: ProcessIdentity) -> None:
-        while process.is_alive():
+    async def _wait_until_open(self, monitor: ProcessIdentity) -> None:
+        while monitor.is_alive():
             try:
                 async with asyncio.timeout(0.1):
                     _, writer = await asyncio.open_connection(str(self.slot.address), 49983)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from support.base_disk import write_base_disk
 from support.guest_daemon import find_daemon
 
 PORT = 49983
@@ -29,22 +30,13 @@ def lone_daemon(home: Path) -> Iterator[tuple[str, str]]:
         namespace = stack.enter_context(_network(f"aenvcon{os.getpid()}"))
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="aenv-contract-"))
         inside = ("ip", "netns", "exec", namespace, "unshare", "--mount", "--pid", "--fork", "--kill-child")
-        process = stack.enter_context(
-            subprocess.Popen([*inside, "sh", _LAUNCHER, base_disk(home), find_daemon(), directory])
-        )
+        disk = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aenv-contract-"))) / "disk"
+        write_base_disk(home, disk)
+        process = stack.enter_context(subprocess.Popen([*inside, "sh", _LAUNCHER, disk, find_daemon(), directory]))
         stack.callback(process.kill)
         url = f"http://{_GUEST}:{PORT}"
         _wait_until_healthy(process)
         yield url, namespace
-
-
-def base_disk(home: Path) -> Path:
-    """Return the disk of the image `base` that was prepared below `home`."""
-    for manifest in home.glob("images/*/manifest.json"):
-        document = json.loads(manifest.read_text())
-        if "base" in document["names"]:
-            return manifest.parent / str(document["disk_file"])
-    raise FileNotFoundError(f"no image 'base' below {home}: run `make setup`")
 
 
 @contextlib.contextmanager

@@ -71,7 +71,7 @@ def test_what_died_together_with_its_server_is_forgotten_and_removed(home: Home)
     with real_server(home, SETTINGS) as second:
         assert not Sandbox.kill(sandbox.sandbox_id, **access_to(second))
         assert list(home.sandboxes.iterdir()) == []
-        assert list(home.disks.iterdir()) == []
+        assert list(home.blocks.writable.iterdir()) == []
         assert "sandbox_lost" in second.log.read_text()
 
 
@@ -114,7 +114,7 @@ def test_a_monitor_that_is_killed_takes_its_sandbox_with_it_at_once(home: Home) 
         (process,) = find_orphans(home.sandboxes)
         os.kill(process.pid, signal.SIGKILL)
         wait_until(lambda: not sandbox.is_running())
-        wait_until(lambda: not list(home.disks.iterdir()))
+        wait_until(lambda: not list(home.blocks.writable.iterdir()))
         assert "vmm_killed" in server.log.read_text()
 
 

@@ -80,7 +80,8 @@ class FakeBlockd:
         return {"result": {"images": [self._shown(name) for name in self.images]}}
 
     def _shown(self, name: str) -> dict[str, Any]:
-        return {"name": name, "path": str(self.mount / name), "size_bytes": self.images[name]["size_bytes"]}
+        shown = {"name": name, "path": str(self.mount / name), "state": "ready"}
+        return shown | {"size_bytes": self.images[name]["size_bytes"]}
 
     def _seal(self, arguments: dict[str, Any]) -> Reply:
         image = self.images[arguments["name"]]

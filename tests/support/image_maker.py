@@ -6,7 +6,10 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentenv.images import disk, manifest
+from agentenv.base.aio import BlockingPool
+from agentenv.base.units import MIB
+from agentenv.blocks.layers import LayerFiles
+from agentenv.images import disk, manifest, shelf
 from agentenv.images.manifest import ImageManifest
 from agentenv.main.home import Home
 from support.root_trees import Tree
@@ -31,26 +34,34 @@ def add_images(home: Home, *recipes: Recipe) -> None:
     images.mkdir()
     for image in (prepared_home() / "images").iterdir():
         (images / image.name).symlink_to(image)
+    layers = home.path / "layers"
+    layers.unlink()
+    layers.mkdir()
+    for layer in (prepared_home() / "layers").iterdir():
+        (layers / layer.name).symlink_to(layer)
     for recipe in recipes:
-        asyncio.run(_make(images, recipe))
+        asyncio.run(_make(home.path, recipe))
 
 
-async def _make(images: Path, recipe: Recipe) -> None:
+async def _make(home: Path, recipe: Recipe) -> None:
     template_id = recipe.name.ljust(20, "0")
-    directory = images / template_id
-    root = directory / "root"
+    work = home / "work"
+    root = work / "root"
     root.mkdir(parents=True)
     recipe.tree(root)
-    image = directory / "disk.ext4"
+    image = work / "disk.ext4"
     await disk.make_ext4(root, image, size_mib=recipe.size_mib, identity=uuid.uuid4())
-    shutil.rmtree(root)
+    pool = BlockingPool("test", 1)
+    layer = await shelf.store(home, image, work, LayerFiles(pool))
+    pool.close()
+    shutil.rmtree(work)
     manifest.write(
-        directory,
+        home / "images" / template_id,
         ImageManifest(
             template_id=template_id,
             names=(recipe.name,),
-            disk_file=image.name,
-            disk_size_bytes=image.stat().st_size,
+            layers=(layer,),
+            disk_size_bytes=recipe.size_mib * MIB,
             vcpus=1,
             memory_mib=recipe.memory_mib,
             environment={},

@@ -88,6 +88,11 @@ class FakeBlocks:
     stacks: dict[str, list[LayerSource]] = field(default_factory=dict)
     images: dict[str, Path] = field(default_factory=dict)
     mapped: set[str] = field(default_factory=set)
+    losses: dict[str, asyncio.Future[str]] = field(default_factory=dict)
+
+    async def wait_lost(self, sandbox_id: SandboxId) -> str:
+        loss = self.losses.setdefault(sandbox_id, asyncio.get_running_loop().create_future())
+        return await asyncio.shield(loss)
 
     async def create(self, sandbox_id: SandboxId, base: Stack, *, owner: int, size_bytes: int | None = None) -> Disk:
         await self.stops.pass_by("blocks.create")
@@ -281,8 +286,7 @@ class FakeCatalogue:
     image = Image(
         template_id=TemplateId("tbase"),
         names=("base",),
-        disk=Path("/fake/base.ext4"),
-        disk_size_bytes=2**32,
+        disk=Stack((FileLayer(Path("/fake/base.layer")),), 2**32),
         vcpus=2,
         memory_mib=512,
         environment={"FROM_IMAGE": "1"},

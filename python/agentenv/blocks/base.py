@@ -1,7 +1,6 @@
 """The seam of `blocks`: what disks and memory images are made of, and what their store promises."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
@@ -54,20 +53,12 @@ class Stack:
     size_bytes: int
 
 
-class DiskFormat(StrEnum):
-    """How the bytes of a disk file are arranged."""
-
-    RAW = "raw"
-    QCOW2 = "qcow2"
-
-
 @dataclass(frozen=True, slots=True)
 class Disk:
     """A disk that a virtual machine can open now. `size_bytes` is what the guest sees."""
 
     path: Path
     size_bytes: int
-    format: DiskFormat = DiskFormat.RAW
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +108,10 @@ class BlockStore(Protocol):
         """
         ...
 
+    async def wait_lost(self, sandbox_id: SandboxId) -> str:
+        """Return why the disk of a sandbox is useless, once it is; a machine on it cannot go on then."""
+        ...
+
     async def stack(self, sandbox_id: SandboxId) -> Stack:
         """Return the sealed layers of a disk, bottom first; each layer that was frozen here has its digest."""
         ...
@@ -149,24 +144,4 @@ class BlockStore(Protocol):
 
     async def memory_images(self) -> list[str]:
         """Return the names of the memory images that are open."""
-        ...
-
-
-class PlainDisks(Protocol):
-    """What launches use until every disk is made of layers: a writable disk over a raw base file."""
-
-    async def create(self, sandbox_id: SandboxId, base: Path, *, owner: int) -> Disk:
-        """Return a new writable disk over the raw image `base`, readable and writable by user id `owner`."""
-        ...
-
-    async def find(self, sandbox_id: SandboxId) -> Disk | None:
-        """Return the disk of a sandbox, if it has one."""
-        ...
-
-    async def remove(self, sandbox_id: SandboxId) -> None:
-        """Delete the disk of a sandbox, if it has one."""
-        ...
-
-    async def collect(self, keep: frozenset[SandboxId]) -> list[str]:
-        """Delete what belongs to no sandbox in `keep` (leftovers of a killed server); return the names removed."""
         ...

@@ -7,6 +7,7 @@ daemon's supervisor replaces its server process.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,13 +17,14 @@ from agentenv.base import aio, log
 from agentenv.base.clock import Clock
 from agentenv.blocks.base import FileLayer, LayerSource, Stack
 from agentenv.blocks.connection import Connection, ConnectionLost
-from agentenv.blocks.errors import DaemonBroken, DaemonSilent
+from agentenv.blocks.errors import DaemonBroken, DaemonGone, DaemonSilent, DiskDamaged
 from agentenv.blocks.frames import VERSION
 from agentenv.blocks.settings import BlocksSettings
 
 _log = log.get("blocks")
 _RETRY_SECONDS = 0.02
 _LONG_TIMES = 60
+_ABSENCE_SECONDS = 10.0
 _layer: TypeAdapter[LayerSource] = TypeAdapter(LayerSource)
 
 
@@ -67,17 +69,27 @@ class Sealed(_Answer):
     digest: str | None
 
 
+class ImageState(StrEnum):
+    """Whether an image can be read: a new server process of the daemon puts images together one by one."""
+
+    LOADING = "loading"
+    READY = "ready"
+    UNREADABLE = "unreadable"
+
+
 class Listed(_Answer):
-    """One open image of the list. Its size is unknown while, or because, its layers cannot be read."""
+    """One open image of the list."""
 
     name: str
-    path: Path
-    size_bytes: int | None
 
 
 class Described(Listed):
-    """What an open image is made of."""
+    """What an open image is made of. `reason` says why it cannot be read."""
 
+    path: Path
+    state: ImageState
+    reason: str | None = None
+    size_bytes: int | None
     layers: tuple[LayerSource, ...]
 
 
@@ -107,14 +119,9 @@ class BlockDaemonClient:
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
 
-    @property
-    def peer_pid(self) -> int | None:
-        """The process that made the control socket, once a call has been answered: the daemon's supervisor."""
-        return self._connection.peer.pid if self._connection is not None else None
-
     async def hello(self) -> Greeting:
         """Ask who the daemon is. Raises `DaemonBroken` when it speaks another version of the protocol."""
-        greeting = await self._call("hello", {}, Greeting)
+        greeting = await self._call("hello", {}, Greeting, absence_seconds=0)
         if greeting.version != VERSION:
             raise DaemonBroken(
                 f"the block daemon speaks version {greeting.version} of its protocol, and this server {VERSION}"
@@ -151,8 +158,19 @@ class BlockDaemonClient:
         return await self._call("sealed", arguments, Sealed, is_long=True)
 
     async def stat(self, name: str) -> Described:
-        """Return what an image is made of."""
-        return await self._call("stat", {"name": name}, Described)
+        """Return what an image is made of, once that is known. Raises `DiskDamaged` when its layers cannot be read."""
+        deadline = self._clock.monotonic() + self._settings.request_timeout_seconds
+        while True:
+            image = await self._call("stat", {"name": name}, Described)
+            match image.state:
+                case ImageState.READY:
+                    return image
+                case ImageState.UNREADABLE:
+                    raise DiskDamaged(f"{name} cannot be read: {image.reason}")
+                case ImageState.LOADING:
+                    if self._clock.monotonic() > deadline:
+                        raise DaemonSilent(f"the block daemon is still putting {name} together")
+                    await self._clock.sleep(_RETRY_SECONDS)
 
     async def images(self) -> tuple[Listed, ...]:
         """Return all open images."""
@@ -160,7 +178,12 @@ class BlockDaemonClient:
 
     async def shutdown(self) -> None:
         """End the daemon. Raises `BlocksConflict` while images are open."""
-        await self._call("shutdown", {}, _Answer)
+        await self._call("shutdown", {}, _Answer, absence_seconds=0)
+
+    async def wait_disconnected(self) -> None:
+        """Return when the connection in use has ended: the daemon's server process has, in all likelihood."""
+        if self._connection is not None:
+            await self._connection.wait_lost()
 
     async def disconnect(self) -> None:
         """Let go of the daemon."""
@@ -168,12 +191,18 @@ class BlockDaemonClient:
             await self._connection.close()
 
     async def _call(
-        self, verb: str, arguments: Mapping[str, object], shape: type[_Shape], *, is_long: bool = False
+        self,
+        verb: str,
+        arguments: Mapping[str, object],
+        shape: type[_Shape],
+        *,
+        is_long: bool = False,
+        absence_seconds: float = _ABSENCE_SECONDS,
     ) -> _Shape:
         seconds = self._settings.request_timeout_seconds * (_LONG_TIMES if is_long else 1)
         try:
             async with asyncio.timeout(seconds):
-                result = await self._persist(verb, arguments)
+                result = await self._persist(verb, arguments, absence_seconds)
         except TimeoutError as error:
             raise DaemonSilent(f"the block daemon did not answer {verb} within {seconds:g} s") from error
         try:
@@ -181,14 +210,21 @@ class BlockDaemonClient:
         except ValidationError as error:
             raise DaemonBroken(f"the block daemon answered {verb} with something else: {error}") from error
 
-    async def _persist(self, verb: str, arguments: Mapping[str, object]) -> Mapping[str, object]:
+    async def _persist(
+        self, verb: str, arguments: Mapping[str, object], absence_seconds: float
+    ) -> Mapping[str, object]:
+        begin = self._clock.monotonic()
         while True:
-            connection = await self._connect()
             try:
+                connection = await self._connect()
                 return await connection.request(verb, arguments)
             except ConnectionLost:
                 _log.warning("block_daemon_connection_lost", verb=verb)
-                await self._clock.sleep(_RETRY_SECONDS)
+            except DaemonGone:
+                # Somebody may be starting the next one.
+                if self._clock.monotonic() - begin >= absence_seconds:
+                    raise
+            await self._clock.sleep(_RETRY_SECONDS)
 
     async def _connect(self) -> Connection:
         async with self._connecting:

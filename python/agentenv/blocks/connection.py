@@ -7,7 +7,6 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from agentenv.blocks import frames
@@ -21,24 +20,15 @@ class ConnectionLost(Exception):
     """The connection ended before the answer came; nobody knows whether the request was obeyed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Who made the listening socket: the daemon's supervisor, whichever server process of it answers."""
-
-    pid: int
-    uid: int
-
-
 class Connection:
     """One connection. `listen` must run for as long as it is used, and returns when it has ended."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: Peer) -> None:
-        self.peer = peer
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
-        self._is_lost = False
+        self._lost = asyncio.Event()
 
     @classmethod
     async def open(cls, path: Path) -> "Connection":
@@ -48,20 +38,24 @@ class Connection:
         except OSError as error:
             raise DaemonGone(f"the block daemon does not listen on {path}: {error.strerror}") from error
         raw = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
-        pid, uid, _ = _PEER_CREDENTIALS.unpack(raw)
+        _, uid, _ = _PEER_CREDENTIALS.unpack(raw)
         if uid not in {0, os.geteuid()}:
             writer.close()
             raise DaemonBroken(f"{path} is served by user id {uid}, which is neither root nor ours")
-        return cls(reader, writer, Peer(pid, uid))
+        return cls(reader, writer)
 
     @property
     def is_lost(self) -> bool:
         """Whether the connection has ended."""
-        return self._is_lost
+        return self._lost.is_set()
+
+    async def wait_lost(self) -> None:
+        """Return when the connection has ended."""
+        await self._lost.wait()
 
     async def request(self, verb: str, arguments: Mapping[str, object]) -> JsonObject:
         """Send a request and return its result. Raises `ConnectionLost`, or the error that the daemon answered."""
-        if self._is_lost:
+        if self.is_lost:
             raise ConnectionLost
         number = next(self._numbers)
         frame = frames.encode_request(number, verb, arguments)
@@ -104,7 +98,7 @@ class Connection:
             waiting.set_result(answer)
 
     def _lose(self) -> None:
-        self._is_lost = True
+        self._lost.set()
         self._writer.close()
         for waiting in self._waiting.values():
             if not waiting.done():

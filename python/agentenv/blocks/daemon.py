@@ -1,36 +1,42 @@
 """The life of the block daemon: found or started, watched, replaced when it died, ended when nobody needs it.
 
-The daemon outlives this server. It is its supervisor process that is meant here; that one replaces its own server.
+The daemon outlives this server: it is a supervisor process, which replaces its own server process.
 """
 
 import asyncio
-import contextlib
-import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from agentenv.base import aio, log, metrics
+from agentenv.base import aio, log, metrics, mounts
 from agentenv.base.clock import Clock
 from agentenv.base.errors import AgentEnvError
-from agentenv.base.process import CommandFailed, ProcessIdentity, identify, reap, spawn_detached
-from agentenv.base.units import MIB
-from agentenv.blocks.blockd import BlockDaemonClient, Greeting
-from agentenv.blocks.errors import BlocksConflict, DaemonBroken, DaemonGone, DaemonSilent
-from agentenv.blocks.places import Places, find_daemons, is_daemon
-from agentenv.blocks.settings import BlocksSettings
+from agentenv.base.process import ProcessIdentity, reap
+from agentenv.blocks.blockd import BlockDaemonClient
+from agentenv.blocks.errors import BlocksConflict, DaemonGone, DaemonSilent
+from agentenv.blocks.places import Places
+from agentenv.blocks.processes import DaemonProcesses, find_daemon, program_of
+from agentenv.blocks.start import Starter
 
 _log = log.get("blocks")
-_deaths = metrics.counter("aenv_blocks_daemon_deaths", "Times that the block daemon's supervisor ended under us.")
-_POLL_SECONDS = 0.01
-_RESTART_SECONDS = 1.0
-_LOG_LIMIT_BYTES = MIB
-_LAST_BYTES = 600
+_deaths = metrics.counter("aenv_blocks_daemon_deaths", "Times that the whole block daemon ended under us.")
+_PAUSE_SECONDS = 1.0
+_LONELY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Mounted:
+    """What disks depend on: a process that keeps the mount alive, and the mount itself."""
+
+    keeper: ProcessIdentity
+    mount: int | None
+    has_supervisor: bool
 
 
 class BlockDaemon:
     """Keeps one block daemon alive from `start` to `stop` or `detach`.
 
-    `on_loss` is called when its supervisor has died: every file of its mount that somebody has open is dead then.
+    `on_loss` is called when every file of its mount that somebody has open is dead.
     """
 
     def __init__(
@@ -38,7 +44,7 @@ class BlockDaemon:
         *,
         program: Path,
         places: Places,
-        settings: BlocksSettings,
+        starter: Starter,
         client: BlockDaemonClient,
         supervisor: aio.Supervisor,
         clock: Clock,
@@ -46,7 +52,7 @@ class BlockDaemon:
     ) -> None:
         self._program = program
         self._places = places
-        self._settings = settings
+        self._starter = starter
         self._client = client
         self._supervisor = supervisor
         self._clock = clock
@@ -60,28 +66,20 @@ class BlockDaemon:
         `DaemonBroken` when it speaks another protocol.
         """
         self._places.make()
-        greeting = await self._find()
-        was_there = greeting is not None
-        if greeting is None:
-            greeting = await self._launch()
-        process = self._supervising_process()
+        was_there = await self._adopt()
+        if not was_there:
+            await self._starter.start(self._program)
+        mounted = self._look()
         event = "block_daemon_adopted" if was_there else "block_daemon_started"
-        _log.info(event, pid=process.pid, program=greeting.program)
-        self._watch = self._supervisor.start("block_daemon", self._keep(process))
+        _log.info(event, pid=mounted.keeper.pid)
+        self._watch = self._supervisor.start("block_daemon", self._keep(mounted))
         return was_there
 
     async def stop(self) -> None:
         """End the daemon, unless images are open: then it goes on for the next server, and the log says so."""
         await self._let_go()
-        process = self._supervising_process()
-        try:
-            await self._client.shutdown()
-        except BlocksConflict as error:
-            _log.warning("block_daemon_left_running", pid=process.pid, reason=error.message)
-        else:
-            await process.wait_ended()
-            reap(process.pid)
-            _log.info("block_daemon_stopped", pid=process.pid)
+        if not await self._end_unused():
+            _log.warning("block_daemon_left_running", reason="it still has images open")
         await self._client.disconnect()
 
     async def detach(self) -> None:
@@ -94,91 +92,89 @@ class BlockDaemon:
             self._watch.cancel()
             await asyncio.wait((self._watch,))
 
-    async def _find(self) -> Greeting | None:
-        if not find_daemons(self._places.state):
-            return None
+    async def _adopt(self) -> bool:
+        """Return whether a daemon runs that is to be used; one that is not as it should be ends when it is unused."""
+        processes = find_daemon(self._places.state)
+        if processes.keeper is None:
+            return False
         try:
-            return await self._client.hello()
+            await self._client.hello()
         except DaemonGone:
-            # It died, or it is about to: its socket belongs to nobody. What starts next cleans up after it.
-            return None
+            await self._wait_ended(processes)
+            return False
+        if processes.supervisor is not None and program_of(processes.supervisor) == self._program.resolve():
+            return True
+        if await self._end_unused():
+            return False
+        what = "has no supervisor" if processes.supervisor is None else "is not the one that was prepared"
+        _log.warning("block_daemon_not_replaced", reason=f"it {what}, but still has images open")
+        return True
 
-    async def _launch(self) -> Greeting:
-        process = self._spawn()
+    async def _end_unused(self) -> bool:
+        """End the daemon when no image is open; return whether it has ended."""
+        processes = find_daemon(self._places.state)
         try:
-            return await self._wait_for_greeting(process)
-        except BaseException:
-            process.kill()
-            await aio.finish(process.wait_ended())
-            reap(process.pid)
-            raise
+            await self._client.shutdown()
+        except BlocksConflict:
+            return False
+        except DaemonGone:
+            pass  # it is ending already
+        await self._wait_ended(processes)
+        _log.info("block_daemon_stopped")
+        return True
 
-    def _spawn(self) -> ProcessIdentity:
-        places = self._places
-        words: list[str | Path] = [
-            self._program,
-            *("--state", places.state),
-            *("--mount", places.mount),
-            *("--control", places.control),
-            *("--cache", places.cache),
-            *("--cache-bytes", str(self._settings.cache_mib * MIB)),
-        ]
-        with contextlib.suppress(FileNotFoundError):
-            if places.log.stat().st_size > _LOG_LIMIT_BYTES:
-                places.log.replace(places.log.with_suffix(".log.1"))
-        stderr = os.open(places.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            return spawn_detached(words, stderr=stderr)
-        except CommandFailed as error:
-            raise DaemonGone(f"the block daemon could not be started: {error.message}") from error
-        finally:
-            os.close(stderr)
-
-    async def _wait_for_greeting(self, process: ProcessIdentity) -> Greeting:
-        limit = self._settings.start_timeout_seconds
+    async def _wait_ended(self, processes: DaemonProcesses) -> None:
+        limit = self._starter.limit_seconds
         try:
             async with asyncio.timeout(limit):
-                while True:
-                    with contextlib.suppress(DaemonGone):
-                        return await self._client.hello()
-                    if not process.is_alive():
-                        raise DaemonGone(f"the block daemon ended at its start: {self._last_words()}")
-                    await self._clock.sleep(_POLL_SECONDS)
+                for process in processes.all:
+                    await process.wait_ended()
+                    reap(process.pid)
         except TimeoutError as error:
-            raise DaemonSilent(f"the block daemon did not answer within {limit:g} s: {self._last_words()}") from error
+            pids = ", ".join(str(process.pid) for process in processes.all)
+            raise DaemonSilent(f"the block daemon (processes {pids}) did not end within {limit:g} s") from error
 
-    def _last_words(self) -> str:
-        try:
-            with self._places.log.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
-                return file.read().decode(errors="replace").strip()
-        except OSError:
-            return "it left no log"
+    def _look(self) -> _Mounted:
+        processes = find_daemon(self._places.state)
+        if processes.keeper is None:
+            raise DaemonGone("the block daemon ended just after its start")
+        numbers = [mount.number for mount in mounts.read() if mount.point == self._places.mount]
+        return _Mounted(processes.keeper, numbers[-1] if numbers else None, processes.supervisor is not None)
 
-    def _supervising_process(self) -> ProcessIdentity:
-        pid = self._client.peer_pid
-        process = identify(pid) if pid is not None else None
-        if process is None or not is_daemon(process, self._places.state):
-            raise DaemonBroken(f"process {pid}, which serves {self._places.control}, is not our block daemon")
-        return process
-
-    async def _keep(self, process: ProcessIdentity) -> None:
+    async def _keep(self, mounted: _Mounted) -> None:
         while True:
-            await process.wait_ended()
-            reap(process.pid)
-            _deaths.inc()
-            _log.error("block_daemon_died", pid=process.pid, words=self._last_words())
-            self._on_loss()
-            process = await self._replace()
-
-    async def _replace(self) -> ProcessIdentity:
-        while True:
+            waits = [mounted.keeper.wait_ended(), self._client.wait_disconnected()]
+            if not mounted.has_supervisor:
+                waits.append(self._clock.sleep(_LONELY_SECONDS))
+            await aio.first(*waits)
+            reap(mounted.keeper.pid)
             try:
-                await self._launch()
-                process = self._supervising_process()
+                mounted = await self._follow(mounted)
             except AgentEnvError as error:
-                _log.error("block_daemon_not_restarted", reason=error.message)
-                await self._clock.sleep(_RESTART_SECONDS)
-            else:
-                _log.warning("block_daemon_restarted", pid=process.pid)
-                return process
+                _log.error("block_daemon_not_replaced", reason=error.message)
+                await self._clock.sleep(_PAUSE_SECONDS)
+
+    async def _follow(self, before: _Mounted) -> _Mounted:
+        """Find out what has become of the daemon, do what that asks for, and return what there is now."""
+        if find_daemon(self._places.state).keeper is None:
+            _deaths.inc()
+            _log.error("block_daemon_died", words=self._starter.last_words())
+            self._on_loss()
+            await self._starter.start(self._program)
+            _log.warning("block_daemon_restarted")
+            return self._look()
+        if not before.has_supervisor and await self._end_unused():
+            await self._starter.start(self._program)
+            _log.info("block_daemon_has_supervisor_again")
+            return self._look()
+        greeting = await self._client.hello()
+        now = self._look()
+        if before.has_supervisor and not now.has_supervisor:
+            _log.error("block_supervisor_died", detail="its server goes on alone, until it dies or is unused")
+        elif now.mount != before.mount:
+            # On kernels that cannot hand out requests again, a new server comes with a new mount.
+            _log.error("block_daemon_mount_replaced")
+            self._on_loss()
+        elif before.has_supervisor:
+            _log.warning("block_server_replaced", pid=greeting.pid)
+        return now

@@ -1,13 +1,7 @@
-"""Where the block daemon of a home keeps what, and the mount points among it. Reads only."""
+"""Where the block daemon of a home keeps what."""
 
-import itertools
-import os
 from dataclasses import dataclass
 from pathlib import Path
-
-from agentenv.base.process import ProcessIdentity, identify
-
-_STATE_OPTION = "--state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +47,3 @@ class Places:
         for directory in (self.state, self.cache, self.writable):
             directory.mkdir(exist_ok=True)
             directory.chmod(0o700)
-
-
-def find_daemons(state: Path) -> list[ProcessIdentity]:
-    """Return every process of the block daemon with this state directory: its supervisor and its server."""
-    found = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names are wanted, not paths
-        if name.isdecimal():
-            # Identified first: a number that changes hands in between then fails the comparison of start times.
-            identity = identify(int(name))
-            if identity is not None and is_daemon(identity, state):
-                found.append(identity)
-    return found
-
-
-def is_daemon(identity: ProcessIdentity, state: Path) -> bool:
-    """Return whether this process is alive and is one of the block daemon's."""
-    try:
-        words = Path(f"/proc/{identity.pid}/cmdline").read_bytes().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    wanted = os.fsencode(state)
-    pairs = itertools.pairwise(words)
-    return any(pair == (_STATE_OPTION.encode(), wanted) for pair in pairs) and identity.is_alive()

@@ -234,7 +234,7 @@ def _prepare(directory: Path, known: dict[Path, str]) -> None:
 
 def _size(image: Described) -> int:
     if image.size_bytes is None:
-        raise DiskDamaged(f"the layers of {image.name} cannot be read; the block daemon's log says more")
+        raise DaemonBroken(f"the block daemon does not say how large {image.name} is")
     return image.size_bytes
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agentenv.base import log
 from agentenv.base.aio import BlockingPool
-from agentenv.images import manifest
+from agentenv.images import earlier, launchable, manifest
 from agentenv.images.base import Image
 from agentenv.images.errors import ImageDamaged, TemplateNotFound
 
@@ -16,10 +16,11 @@ _log = log.get("images")
 
 
 class DirectoryCatalogue:
-    """The images under `images/`, each in a directory named by its template id."""
+    """The images under `images/` of a home, each in a directory named by its template id; their layers are beside."""
 
-    def __init__(self, directory: Path, pool: BlockingPool) -> None:
-        self._directory = directory
+    def __init__(self, home: Path, pool: BlockingPool) -> None:
+        self._home = home
+        self._directory = home / "images"
         self._pool = pool
 
     async def resolve(self, reference: str) -> Image:
@@ -37,10 +38,10 @@ class DirectoryCatalogue:
         return image
 
     async def remove_replaced_disks(self, *, now: float) -> tuple[Path, ...]:
-        """Delete disks that a rebuild has replaced, and return them; `now` is a Unix time.
+        """Delete the raw disks of images that have layers now, and return them; `now` is a Unix time.
 
         A monitor keeps what it has open. What is younger than an hour stays, for a setup under way may be about to
-        name it in its manifest.
+        convert it.
         """
         return await self._pool.run(self._remove_replaced_disks, now)
 
@@ -50,7 +51,7 @@ class DirectoryCatalogue:
     def _images(self) -> Iterator[Image]:
         for directory in self._directories():
             try:
-                yield manifest.to_image(directory, manifest.read(directory))
+                yield launchable.to_image(self._home, manifest.read(directory))
             except ImageDamaged as error:
                 _log.warning("image_skipped", image=directory.name, reason=error.message)
 
@@ -64,12 +65,12 @@ class DirectoryCatalogue:
         removed = []
         for directory in self._directories():
             try:
-                current = directory / manifest.read(directory).disk_file
+                launchable.to_image(self._home, manifest.read(directory))
             except ImageDamaged:
-                # Without its manifest nobody can say which disk is the right one: setup repairs that, not a sweep.
+                # The disk may be all that is left of the image: setup repairs that, not a sweep.
                 continue
-            for disk in directory.glob("disk-*.ext4"):
-                if disk != current and now - disk.stat().st_mtime > _SETTLED_SECONDS:
+            for disk in directory.glob(earlier.DISKS):
+                if now - (directory / manifest.FILE_NAME).stat().st_mtime > _SETTLED_SECONDS:
                     disk.unlink()
                     removed.append(disk)
         return tuple(removed)

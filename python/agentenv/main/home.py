@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentenv.base.errors import Conflict, Unavailable
+from agentenv.blocks.places import Places
 
 
 class HomeInUse(Conflict):
@@ -42,8 +43,18 @@ class Home:
         return self.path / "sandboxes"
 
     @property
-    def disks(self) -> Path:
-        """One directory per sandbox: its writable disk."""
+    def blocks(self) -> Places:
+        """Everything of the block daemon: its state, its mount, and one directory of writable layers per sandbox."""
+        return Places(self.path / "blocks")
+
+    @property
+    def programs(self) -> Path:
+        """The programs and boot files that setup prepared."""
+        return self.path / "boot"
+
+    @property
+    def earlier_disks(self) -> Path:
+        """Where disks were before they were made of layers."""
         return self.path / "disks"
 
     @property
@@ -55,7 +66,7 @@ class Home:
         """Create the directory. The monitors run as other users, so all may pass through; few files may be read."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for directory in (self.path, self.sandboxes, self.disks):
+            for directory in (self.path, self.sandboxes):
                 directory.mkdir(exist_ok=True)
                 directory.chmod(0o711)
         except OSError as error:

@@ -7,18 +7,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentenv.base import aio, log
+from agentenv.base import aio, log, trees
 from agentenv.base.clock import Clock
 from agentenv.base.ids import SandboxId
 from agentenv.base.records import Records
 from agentenv.base.units import MIB
-from agentenv.blocks.overlay import OverlayStore
+from agentenv.blocks import program
 from agentenv.guest import provision
 from agentenv.guest.client import GuestClient
 from agentenv.images.catalogue import DirectoryCatalogue
+from agentenv.main.disks import Disks
 from agentenv.main.doctor.leaks import find_monitors
 from agentenv.main.home import Home
-from agentenv.main.interim import PlainStore
 from agentenv.main.settings import Settings
 from agentenv.network.pool import SlotPool
 from agentenv.orchestrator import recovery
@@ -51,12 +51,13 @@ async def open_node(
 ) -> AsyncIterator[Node]:
     """Build a node, take over what an earlier process left, and give everything back at the end."""
     async with AsyncExitStack() as stack:
+        has_started = False
         boot_files = provision.find_boot_files(home.path)
         pool = aio.BlockingPool("node", _THREADS)
         stack.callback(pool.close)
         supervisor = aio.Supervisor(clock)
         stack.push_async_callback(supervisor.stop)
-        catalogue = DirectoryCatalogue(home.path / "images", pool)
+        catalogue = DirectoryCatalogue(home.path, pool)
         await _sweep(home, catalogue, pool, clock)
         driver = await choose_driver(settings.vmm, home.path, boot_files, supervisor)
         records = Records(home.records)
@@ -67,6 +68,13 @@ async def open_node(
         book = Book(records)
         known = await book.read()
         _end_orphans(home, known)
+        disks = Disks(settings.blocks, home, supervisor, clock)
+        await disks.start()
+
+        async def stop_disks() -> None:
+            await disks.stop(detach=settings.server.detach_on_stop or not has_started)
+
+        stack.push_async_callback(stop_disks)
         await network.start(recovery.kept_slots(known))
         repository = await stack.enter_async_context(
             open_repository(settings.snapshots, settings.objects, home.path, clock)
@@ -74,7 +82,7 @@ async def open_node(
         launcher = Launcher(
             directory=home.sandboxes,
             network=network,
-            blocks=PlainStore(OverlayStore(home.disks)),
+            blocks=disks.store,
             driver=driver,
             guest=guest,
             boot_files=boot_files,
@@ -95,7 +103,6 @@ async def open_node(
             cut=cut,
         )
         service = Service(fleet)
-        has_started = False
 
         async def stop() -> None:
             # A start that failed half-way must not end what the next start could adopt.
@@ -118,6 +125,8 @@ async def _sweep(home: Home, catalogue: DirectoryCatalogue, pool: aio.BlockingPo
     try:
         removed += await catalogue.remove_replaced_disks(now=now)
         removed += await pool.run(lambda: provision.remove_replaced(home.path, now=now))
+        removed += await pool.run(lambda: program.remove_replaced(home.programs, now=now))
+        await pool.run(trees.remove, home.earlier_disks)
     except OSError as error:
         _log.error("replaced_files_not_removed", path=error.filename, reason=error.strerror)
     if removed:

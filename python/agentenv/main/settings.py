@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from agentenv.api.settings import ApiSettings
 from agentenv.base.errors import Invalid
 from agentenv.base.log import LogFormat, LogLevel
+from agentenv.blocks.settings import BlocksSettings
 from agentenv.guest.settings import GuestSettings
 from agentenv.images.settings import ImagesSettings
 from agentenv.network.settings import NetworkSettings
@@ -77,6 +78,7 @@ class Settings(BaseSettings):
     objects: ObjectsSettings = ObjectsSettings()
     images: ImagesSettings = ImagesSettings()
     guest: GuestSettings = GuestSettings()
+    blocks: BlocksSettings = BlocksSettings()
     network: NetworkSettings = NetworkSettings()
     vmm: VmmSettings = VmmSettings()
 

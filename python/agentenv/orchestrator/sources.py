@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from agentenv.base.errors import Corrupt
 from agentenv.base.ids import SandboxId, TemplateId
 from agentenv.base.units import MIB
-from agentenv.blocks.base import FileLayer, Stack
 from agentenv.guest.base import ENVD_VERSION
 from agentenv.images.base import Image
 from agentenv.images.errors import TemplateNotFound
@@ -62,7 +61,6 @@ async def prepare(fleet: Fleet, found: Image | SnapshotManifest, holder: Sandbox
 
 def of_image(image: Image) -> Source:
     """Return an image as a source."""
-    disk = Stack((FileLayer(image.disk),), image.disk_size_bytes)
     return Source(
         template_id=image.template_id,
         template_name=image.names[0] if image.names else None,
@@ -70,8 +68,8 @@ def of_image(image: Image) -> Source:
         memory_mib=image.memory_mib,
         disk_size_bytes=image.disk_size_bytes,
         boot=BootFacts(image.environment, image.default_user, image.default_workdir),
-        basis=Basis(disk_layers=disk.layers),
-        origin=Boot(disk=disk),
+        basis=Basis(disk_layers=image.disk.layers),
+        origin=Boot(disk=image.disk),
         envd_version=ENVD_VERSION,
     )
 

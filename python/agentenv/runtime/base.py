@@ -105,7 +105,7 @@ class AdoptPlan:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A live sandbox is no more: one word for the cause (closed set of `vmm.EndCause`) and one sentence."""
+    """A live sandbox is no more: one word for the cause (`vmm.EndCause`, or `disk_lost`) and one sentence."""
 
     cause: str
     detail: str

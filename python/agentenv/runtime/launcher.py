@@ -120,7 +120,7 @@ class Launcher:
             case _:
                 assert_never(plan.origin)
         holdings.push("machine", machine.kill)
-        return Live(plan.sandbox_id, place.slot, place.disk, machine, holdings, memory_name)
+        return Live(plan.sandbox_id, place.slot, place.disk, machine, self._blocks, holdings, memory_name)
 
     async def _take_place(self, plan: LaunchPlan, holdings: Holdings) -> Place:
         slot = await self._network.acquire(plan.egress)
@@ -210,7 +210,7 @@ class Launcher:
         disk = await self._blocks.find(plan.sandbox_id)
         if machine is None or disk is None or machine.ended.done():
             return None
-        return Live(plan.sandbox_id, slot, disk, machine, holdings, memory_name)
+        return Live(plan.sandbox_id, slot, disk, machine, self._blocks, holdings, memory_name)
 
     async def collect(self, keep: frozenset[SandboxId]) -> list[str]:
         """Remove directories and disks that belong to no sandbox in `keep`; return what was removed.

@@ -1,13 +1,12 @@
 """A live sandbox: what it holds, and how all of it is given back in reverse."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from agentenv.base import aio, log
 from agentenv.base.ids import SandboxId
-from agentenv.blocks.base import Disk
+from agentenv.blocks.base import BlockStore, Disk
 from agentenv.guest.base import GuestAddress
 from agentenv.network.base import Slot
 from agentenv.runtime.base import Ended, LiveHandle
@@ -53,6 +52,7 @@ class Live:
     slot: Slot
     disk: Disk
     machine: Machine
+    blocks: BlockStore
     holdings: Holdings
     memory_name: str | None = None
 
@@ -67,8 +67,11 @@ class Live:
         return LiveHandle(slot_index=self.slot.index, machine=self.machine.handle, memory_name=self.memory_name)
 
     async def wait_ended(self) -> Ended:
-        """Return when the machine is no more, and why."""
-        end = await asyncio.shield(self.machine.ended)
+        """Return when the machine is no more, or can be no more because its disk is lost, and why."""
+        lost = await aio.unless(self.blocks.wait_lost(self.sandbox_id), self.machine.ended)
+        if lost is not None:
+            return Ended("disk_lost", lost[0])
+        end = self.machine.ended.result()
         return Ended(end.cause.value, end.detail)
 
     async def end(self) -> None:

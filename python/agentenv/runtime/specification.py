@@ -31,7 +31,7 @@ def machine_spec(plan: LaunchPlan, boot_files: BootFiles, place: Place) -> Machi
         vcpus=plan.vcpus,
         memory_mib=plan.memory_mib,
         # Worth nothing once the host went down: what is kept of a sandbox are its captures.
-        disks=(DiskAttachment(disk.path, disk.format.value, is_scratch=True),),
+        disks=(DiskAttachment(disk.path, is_scratch=True),),
         network=TapAttachment(slot.namespace, slot.tap, slot.guest.mac),
         uid=slot.owner,
     )

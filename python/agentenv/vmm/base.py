@@ -51,13 +51,12 @@ class MachineEnd:
 
 @dataclass(frozen=True, slots=True)
 class DiskAttachment:
-    """A disk file to attach as the next virtio block device; the first one is the guest's /dev/vda.
+    """A raw disk file to attach as the next virtio block device; the first one is the guest's /dev/vda.
 
     A scratch disk is worth nothing once the host went down: the guest's flushes need not reach the host's disk.
     """
 
     path: Path
-    format: str
     read_only: bool = False
     is_scratch: bool = False
 

@@ -1,3 +1,4 @@
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +9,14 @@ from hypothesis import strategies as st
 
 from agentenv.base.aio import BlockingPool
 from agentenv.base.errors import Kind
-from agentenv.images import manifest
+from agentenv.blocks.base import FileLayer, RegistryLayer, Stack
+from agentenv.images import earlier, launchable, manifest, shelf
 from agentenv.images.catalogue import DirectoryCatalogue
 from agentenv.images.errors import ImageDamaged, TemplateNotFound
-from agentenv.images.manifest import ImageManifest
+from agentenv.images.manifest import ImageManifest, StoredLayer
 
 ID = "abcdefghij0123456789"
+DIGEST = "sha256:" + "ab" * 32
 
 
 @pytest.fixture
@@ -23,15 +26,15 @@ def pool() -> Iterator[BlockingPool]:
     pool.close()
 
 
-def _publish(images: Path, template_id: str = ID, *names: str) -> Path:
-    directory = images / template_id
-    directory.mkdir(parents=True)
-    (directory / "disk-1.ext4").write_bytes(bytes(16))
+def _publish(home: Path, template_id: str = ID, *names: str, digest: str = DIGEST) -> Path:
+    layer = shelf.place(home, digest)
+    layer.parent.mkdir(exist_ok=True)
+    layer.write_bytes(b"layer")
     record = ImageManifest(
         template_id=template_id,
         names=names,
-        disk_file="disk-1.ext4",
-        disk_size_bytes=16,
+        layers=(StoredLayer(digest=digest, size_bytes=5),),
+        disk_size_bytes=4096,
         vcpus=2,
         memory_mib=512,
         environment={"LANG": "C.UTF-8"},
@@ -40,15 +43,16 @@ def _publish(images: Path, template_id: str = ID, *names: str) -> Path:
         built_from="test",
         inputs="x",
     )
-    manifest.write(directory, record)
-    return directory
+    manifest.write(home / "images" / template_id, record)
+    return home / "images" / template_id
 
 
 @pytest.mark.parametrize("reference", ["base", "base:default", "base:latest", ID, f"{ID}:default"])
 async def test_image_is_found_by_id_and_name(reference: str, tmp_path: Path, pool: BlockingPool) -> None:
-    directory = _publish(tmp_path, ID, "base")
+    _publish(tmp_path, ID, "base")
     image = await DirectoryCatalogue(tmp_path, pool).resolve(reference)
-    assert (image.template_id, image.disk, image.default_user) == (ID, directory / "disk-1.ext4", "user")
+    assert (image.template_id, image.default_user, image.disk_size_bytes) == (ID, "user", 4096)
+    assert image.disk == Stack((FileLayer(tmp_path / "layers" / DIGEST.replace(":", "-"), DIGEST),), 4096)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +77,11 @@ async def test_unknown_reference_is_not_found(reference: str, message: str, tmp_
 async def test_listing_leaves_out_what_is_damaged(tmp_path: Path, pool: BlockingPool) -> None:
     _publish(tmp_path, ID, "base")
     _publish(tmp_path, "0" * 20, "another")
-    (_publish(tmp_path, "1" * 20, "cut") / "disk-1.ext4").write_bytes(b"short")
+    _publish(tmp_path, "1" * 20, "cut", digest="sha256:" + "1" * 64)
+    shelf.place(tmp_path, "sha256:" + "1" * 64).write_bytes(b"la")
     (_publish(tmp_path, "2" * 20, "torn") / "manifest.json").write_text("{")
-    _publish(tmp_path, "3" * 20, "moved").rename(tmp_path / ("4" * 20))
-    (tmp_path / "lost+found").mkdir()
+    _publish(tmp_path, "3" * 20, "moved").rename(tmp_path / "images" / ("4" * 20))
+    (tmp_path / "images" / "lost+found").mkdir()
     images = await DirectoryCatalogue(tmp_path, pool).list()
     assert [image.names for image in images] == [("another",), ("base",)]
 
@@ -85,23 +90,52 @@ async def test_missing_directory_is_an_empty_catalogue(tmp_path: Path, pool: Blo
     assert await DirectoryCatalogue(tmp_path / "none", pool).list() == []
 
 
-async def test_replaced_disk_goes_and_the_one_that_setup_has_just_made_stays(
-    tmp_path: Path, pool: BlockingPool
-) -> None:
+def test_layer_of_a_registry_is_launched_from_there(tmp_path: Path) -> None:
     directory = _publish(tmp_path, ID, "base")
-    old, fresh = directory / "disk-0.ext4", directory / "disk-00.ext4"
-    for disk, age_seconds in ((old, 4000), (directory / "disk-1.ext4", 4000), (fresh, 3000)):
-        disk.touch()
-        os.utime(disk, (10_000 - age_seconds, 10_000 - age_seconds))
-    (_publish(tmp_path, "2" * 20, "torn") / "manifest.json").unlink()
-    assert await DirectoryCatalogue(tmp_path, pool).remove_replaced_disks(now=10_000) == (old,)
-    assert sorted(path.name for path in directory.glob("disk*")) == ["disk-00.ext4", "disk-1.ext4"]
+    remote = RegistryLayer("https://host/v2/name", DIGEST, 7)
+    record = manifest.read(directory)
+    manifest.write(directory, record.model_copy(update={"layers": (remote, *record.layers)}))
+    assert launchable.to_image(tmp_path, manifest.read(directory)).disk.layers[0] == remote
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/b", "", ".", "disk\n"])
-def test_manifest_cannot_name_a_disk_elsewhere(name: str, tmp_path: Path) -> None:
+def _of_earlier_form(home: Path) -> Path:
+    directory = _publish(home, ID, "base")
+    document = json.loads((directory / "manifest.json").read_text())
+    del document["layers"]
+    (directory / "manifest.json").write_text(json.dumps(document | {"disk_file": "disk-1.ext4"}))
+    (directory / "disk-1.ext4").write_bytes(bytes(4096))
+    return directory
+
+
+def test_image_of_the_earlier_form_is_found_and_keeps_what_it_was(tmp_path: Path) -> None:
+    directory = _of_earlier_form(tmp_path)
+    with pytest.raises(ImageDamaged, match="run `aenv setup`"):
+        manifest.read(directory)
+
+    found = earlier.find(tmp_path / "images", "base")
+
+    assert found is not None
+    assert (found[0], found[1].disk_file) == (directory, "disk-1.ext4")
+    manifest.write(directory, found[1].with_layer(StoredLayer(digest=DIGEST, size_bytes=5)))
+    image = launchable.to_image(tmp_path, manifest.read(directory))
+    assert (image.template_id, image.environment, image.names) == (ID, {"LANG": "C.UTF-8"}, ("base",))
+
+
+async def test_raw_disk_goes_an_hour_after_its_image_has_layers(tmp_path: Path, pool: BlockingPool) -> None:
+    _of_earlier_form(tmp_path)
+    catalogue = DirectoryCatalogue(tmp_path, pool)
+    assert await catalogue.remove_replaced_disks(now=10**10) == ()
+
     directory = _publish(tmp_path, ID, "base")
-    text = (directory / "manifest.json").read_text().replace('"disk-1.ext4"', f'"{name}"'.replace("\n", "\\n"))
+    os.utime(directory / "manifest.json", (10_000, 10_000))
+    assert await catalogue.remove_replaced_disks(now=12_000) == ()
+    assert await catalogue.remove_replaced_disks(now=14_000) == (directory / "disk-1.ext4",)
+
+
+@pytest.mark.parametrize("digest", ["../x", "sha256:..", "sha256:" + "A" * 64, "", "sha256:" + "a" * 64 + "\n"])
+def test_manifest_cannot_name_a_layer_elsewhere(digest: str, tmp_path: Path) -> None:
+    directory = _publish(tmp_path, ID, "base")
+    text = (directory / "manifest.json").read_text().replace(json.dumps(DIGEST), json.dumps(digest))
     (directory / "manifest.json").write_text(text)
     with pytest.raises(ImageDamaged):
         manifest.read(directory)

@@ -31,8 +31,8 @@ SPEC = MachineSpec(
     vcpus=2,
     memory_mib=512,
     disks=(
-        DiskAttachment(Path("/disks/a,b/root.qcow2"), "qcow2", is_scratch=True),
-        DiskAttachment(Path("/disks/tools.raw"), "raw", read_only=True),
+        DiskAttachment(Path("/disks/a,b/root"), is_scratch=True),
+        DiskAttachment(Path("/disks/tools.raw"), read_only=True),
     ),
     network=TapAttachment("aenv-1", "tap0", "02:fc:00:00:00:05"),
     uid=70001,
@@ -94,8 +94,8 @@ def test_disks_have_named_nodes_and_only_scratch_ones_skip_flushes() -> None:
     nodes = {node["node-name"]: node for node in _objects(build(TCG, SPEC), "-blockdev")}
 
     assert list(nodes) == ["disk0-file", "disk0", "disk1-file", "disk1"]
-    assert nodes["disk0-file"]["filename"] == "/disks/a,b/root.qcow2"
-    assert (nodes["disk0"]["driver"], nodes["disk0"]["read-only"]) == ("qcow2", False)
+    assert nodes["disk0-file"]["filename"] == "/disks/a,b/root"
+    assert (nodes["disk0"]["driver"], nodes["disk0"]["read-only"]) == ("raw", False)
     assert (nodes["disk1"]["driver"], nodes["disk1"]["read-only"]) == ("raw", True)
     assert nodes["disk0"]["cache"] == {"direct": False, "no-flush": True}
     assert nodes["disk1"]["cache"] == {"direct": False, "no-flush": False}

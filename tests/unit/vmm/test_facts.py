@@ -21,7 +21,7 @@ SPEC = MachineSpec(
     command_line="a=b",
     vcpus=1,
     memory_mib=512,
-    disks=(DiskAttachment(Path("/d"), "raw"),),
+    disks=(DiskAttachment(Path("/d")),),
     network=TapAttachment("aenv-1", "tap0", "02:fc:00:00:00:05"),
     uid=7,
 )
@@ -36,7 +36,7 @@ def test_what_differs_between_clones_does_not_change_the_facts() -> None:
         SPEC,
         name="i2",
         directory=Path("/run/i2"),
-        disks=(DiskAttachment(Path("/e"), "raw", is_scratch=True),),
+        disks=(DiskAttachment(Path("/e"), is_scratch=True),),
         network=TapAttachment("aenv-2", "tap0", "02:fc:00:00:00:05"),
         uid=8,
     )

@@ -80,8 +80,8 @@ def test_sound_machine_is_accepted(spec: MachineSpec) -> None:
         ({"command_line": "x" * 1800}, "at most 1792 bytes"),
         ({"directory": Path("/" + "x" * 120)}, "too long a path for sockets"),
         ({"kernel": Path("/absent/kernel")}, "/absent/kernel is missing"),
-        ({"disks": (DiskAttachment(Path("/absent/disk"), "raw"),)}, "/absent/disk is missing"),
-        ({"disks": (DiskAttachment(Path("/x"), "raw"),) * 9}, "at most 8 disks"),
+        ({"disks": (DiskAttachment(Path("/absent/disk")),)}, "/absent/disk is missing"),
+        ({"disks": (DiskAttachment(Path("/x")),) * 9}, "at most 8 disks"),
     ],
 )
 def test_machine_that_cannot_work_is_refused_with_the_reason(

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 from agentenv.base import process
-from agentenv.base.ids import new_sandbox_id
-from agentenv.blocks.overlay import OverlayStore
 from agentenv.vmm.base import DiskAttachment, TapAttachment
 from support.laboratory import UID, Laboratory, wait_for_console
 
@@ -54,13 +52,11 @@ async def test_monitor_holds_only_descriptors_that_it_opened(laboratory: Laborat
 async def test_monitor_lives_in_its_namespace_with_tap_and_disk(
     laboratory: Laboratory, tap: TapAttachment, shared_directory: Path
 ) -> None:
-    base = shared_directory / "base.raw"
-    base.touch()
-    os.truncate(base, 64 * 2**20)
-    disk = await OverlayStore(shared_directory / "disks").create(new_sandbox_id(), base, owner=UID)
-    machine = await laboratory.start(
-        "idle", network=tap, disks=(DiskAttachment(disk.path, disk.format.value, is_scratch=True),), vcpus=2
-    )
+    disk = shared_directory / "disk.raw"
+    disk.touch()
+    os.truncate(disk, 64 * 2**20)
+    os.chown(disk, UID, UID)
+    machine = await laboratory.start("idle", network=tap, disks=(DiskAttachment(disk, is_scratch=True),), vcpus=2)
     tail = await wait_for_console(machine, "ready")
 
     ours = Path(f"/proc/{machine.handle.process.pid}/ns/net").stat()

@@ -38,17 +38,9 @@ async def test_disk_that_the_monitor_may_not_read(laboratory: Laboratory, shared
     secret = shared_directory / "secret.raw"
     secret.write_bytes(bytes(1024))
     secret.chmod(0o600)
-    disk = DiskAttachment(secret, "raw")
+    disk = DiskAttachment(secret)
 
     await _expect_failure(laboratory, replace(laboratory.describe("idle"), disks=(disk,)), "Permission denied")
-
-
-async def test_disk_of_an_unknown_format(laboratory: Laboratory, shared_directory: Path) -> None:
-    image = shared_directory / "image.raw"
-    image.write_bytes(bytes(1024))
-    disk = DiskAttachment(image, "zip")
-
-    await _expect_failure(laboratory, replace(laboratory.describe("idle"), disks=(disk,)), "zip")
 
 
 async def test_namespace_that_is_not_there(laboratory: Laboratory) -> None:

@@ -16,7 +16,7 @@ from agentenv.main.home import Home, HomeInUse, HomeLock
 from agentenv.main.keys import new_key
 from agentenv.main.settings import Settings
 
-_PREPARED = ("boot", "images", "kernels")
+_PREPARED = ("boot", "images", "kernels", "layers")
 _START_SECONDS = 120
 _STOP_SECONDS = 90
 

@@ -21,7 +21,7 @@ _SCARCE_DISK_BYTES = 4 * GIB
 _TOO_LITTLE_DISK_BYTES = 512 * MIB
 _DEVICES = (
     ("tun", Path("/dev/net/tun"), State.MISSING, "load it: modprobe tun"),
-    ("fuse", Path("/dev/fuse"), State.WARNING, "optional; where the kernel has it: modprobe fuse"),
+    ("fuse", Path("/dev/fuse"), State.MISSING, "disks are served through it; load it: modprobe fuse"),
     ("ublk", Path("/dev/ublk-control"), State.WARNING, "optional; where the kernel has it: modprobe ublk_drv"),
 )
 

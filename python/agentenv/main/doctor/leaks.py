@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from agentenv.base import mounts
 from agentenv.base.process import ProcessIdentity
+from agentenv.blocks.processes import find_daemon
 from agentenv.main.home import Home
 from agentenv.network.leftovers import find_leftovers
 from agentenv.network.pool import plan_of
@@ -13,20 +15,21 @@ from agentenv.vmm.qemu.processes import find_orphans
 async def find_leaks(path: Path, network: NetworkSettings) -> list[str]:
     """Return a line for everything that is there. With no server running, each is a leak.
 
-    Looks for monitors, namespaces, links, nft tables, opened firewall chains, mounts, and the directories and disks
-    of sandboxes.
+    Looks for monitors, block daemons, namespaces, links, nft tables, opened firewall chains, mounts, and the
+    directories and disks of sandboxes.
     """
     home = Home(path)
     leftovers = await find_leftovers(plan_of(network))
     return [
         *(f"monitor process {process.pid}" for process in find_monitors(home)),
+        *(f"block daemon process {process.pid}" for process in find_daemon(home.blocks.state).all),
         *(f"network namespace {name}" for name in leftovers.namespaces),
         *(f"network link {name}" for name in leftovers.links),
         *(f"nft table {name}" for name in leftovers.tables),
         *(f"rules in the firewall chain {name}" for name in leftovers.opened_chains),
-        *(f"mount {point}" for point in _mounts_below(path)),
+        *(f"mount {point}" for point in mounts.below(home.blocks.root, home.sandboxes)),
         *(f"directory {entry}" for entry in _entries(home.sandboxes)),
-        *(f"disk {entry}" for entry in _entries(home.disks)),
+        *(f"disk {entry}" for entry in _entries(home.blocks.writable)),
     ]
 
 
@@ -34,13 +37,6 @@ def find_monitors(home: Home) -> list[ProcessIdentity]:
     """Return the monitors of this home: those of sandboxes, and those that a trial of an accelerator left."""
     # Not everything below the home: the homes of demos and tests lie there, too.
     return [*find_orphans(home.sandboxes), *find_orphans(home.trials)]
-
-
-def _mounts_below(path: Path) -> list[str]:
-    # The fifth field is the mount point, with blanks written as octal escapes.
-    lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
-    points = [line.split(" ")[4].encode().decode("unicode_escape") for line in lines]
-    return [point for point in points if Path(point).is_relative_to(path)]
 
 
 def _entries(directory: Path) -> list[Path]:

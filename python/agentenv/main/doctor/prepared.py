@@ -34,7 +34,7 @@ def _guest(home: Path) -> Check:
 
 
 def _base_image(home: Path) -> Check:
-    found = builder.find_base(home / "images")
+    found = builder.find_base(home)
     if found is None:
         return Check("base_image", State.MISSING, "there is no template called base", _REMEDY)
     return Check("base_image", State.OK, f"{found[1].template_id} ({found[1].built_from.partition(':')[0]})")

@@ -3,10 +3,12 @@
 from functools import partial
 
 from agentenv.main.doctor.check import Check, Question, answer
+from agentenv.main.doctor.disks import examine_disks
 from agentenv.main.doctor.host import examine_devices, examine_qemu, examine_resources, examine_system
 from agentenv.main.doctor.machine import ProbeMachine, examine_machine
 from agentenv.main.doctor.network import examine_network
 from agentenv.main.doctor.prepared import examine_prepared
+from agentenv.main.home import Home
 from agentenv.main.settings import Settings
 
 _PROBE_SECONDS = 120
@@ -22,6 +24,7 @@ async def diagnose(settings: Settings, probe: ProbeMachine) -> list[Check]:
             Question("driver", partial(examine_machine, probe), timeout_seconds=_PROBE_SECONDS),
             Question("devices", examine_devices),
             Question("network", partial(examine_network, settings.network)),
+            Question("disks", partial(examine_disks, settings.blocks, Home(settings.home))),
             Question("prepared", partial(examine_prepared, settings.home)),
         )
     )

@@ -28,7 +28,7 @@ def make_command(load_settings: LoadSettings) -> click.Command:
     @click.option("--refresh", is_flag=True, help="Look for a newer guest kernel and build everything anew.")
     @click.option("--json", "as_json", is_flag=True, help="Print a summary for programs instead of progress.")
     def setup(*, check: bool, offline: bool, refresh: bool, as_json: bool) -> None:
-        """Prepare this machine: host packages, guest kernel, guest daemon, initramfs, base image.
+        """Prepare this machine: host packages, guest kernel, guest daemon, block daemon, initramfs, base image.
 
         Asks nothing. What is there already is kept, so it can be run again at any time.
         """

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentenv.base.aio import BlockingPool
+from agentenv.blocks.settings import BlocksSettings
 from agentenv.guest.architecture import Architecture
 from agentenv.guest.settings import GuestSettings
 from agentenv.images.settings import ImagesSettings
@@ -21,6 +22,7 @@ class Context:
     home: Path
     work: Path
     guest: GuestSettings
+    blocks: BlocksSettings
     images: ImagesSettings
     architecture: Architecture
     distribution: Distribution | None

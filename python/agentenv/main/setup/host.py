@@ -17,7 +17,6 @@ COMMANDS = {
     "mmdebstrap": "mmdebstrap",
     "nft": "nftables",
     "prlimit": "util-linux",
-    "qemu-img": "qemu-utils",
     "setpriv": "util-linux",
     "umount": "mount",
     "unshare": "util-linux",

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from agentenv.base.aio import BlockingPool
 from agentenv.base.clock import Clock
+from agentenv.blocks.settings import BlocksSettings
 from agentenv.guest.architecture import host_architecture
 from agentenv.guest.settings import GuestSettings
 from agentenv.images.settings import ImagesSettings
@@ -15,6 +16,7 @@ from agentenv.main.setup.errors import HostUnknown
 from agentenv.main.setup.host import Distribution
 from agentenv.main.setup.step import Display, Mode, Step, StepReport, run_stages
 from agentenv.main.setup.steps.base_image import BaseImage
+from agentenv.main.setup.steps.block_daemon import BlockDaemonProgram
 from agentenv.main.setup.steps.core_module import CoreModule
 from agentenv.main.setup.steps.daemon import GuestDaemon
 from agentenv.main.setup.steps.initramfs import Initramfs
@@ -36,6 +38,11 @@ class ProvisionSettings(Protocol):
     @property
     def guest(self) -> GuestSettings:
         """What guests boot from."""
+        ...
+
+    @property
+    def blocks(self) -> BlocksSettings:
+        """How disks are served."""
         ...
 
     @property
@@ -65,7 +72,7 @@ def make_stages(context: Context) -> tuple[tuple[Step, ...], ...]:
     kernel, daemon = GuestKernel(context), GuestDaemon(context)
     return (
         (HostPackages(context),),
-        (CoreModule(context), kernel, daemon, BaseImage(context)),
+        (CoreModule(context), kernel, daemon, BlockDaemonProgram(context), BaseImage(context)),
         (Initramfs(context, kernel, daemon),),
     )
 
@@ -81,6 +88,7 @@ def _make_context(settings: ProvisionSettings, pool: BlockingPool, work: Path, *
         home=settings.home,
         work=work,
         guest=settings.guest,
+        blocks=settings.blocks,
         images=settings.images,
         architecture=host_architecture(),
         distribution=_find_distribution(),

@@ -162,7 +162,7 @@ def _disk_nodes(name: str, disk: DiskAttachment) -> list[str]:
     cache = {"direct": False, "no-flush": disk.is_scratch}
     common: dict[str, object] = {"read-only": disk.read_only, "discard": "unmap", "cache": cache}
     file = {"driver": "file", "node-name": f"{name}-file", "filename": str(disk.path), "aio": "threads", **common}
-    image = {"driver": disk.format, "node-name": name, "file": f"{name}-file", **common}
+    image = {"driver": "raw", "node-name": name, "file": f"{name}-file", **common}
     return ["-blockdev", _json(file), "-blockdev", _json(image)]
 
 

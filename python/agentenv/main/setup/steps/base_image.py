@@ -1,6 +1,10 @@
 """Step: the default base image in the catalogue."""
 
+from pathlib import Path
+
 from agentenv.base.units import format_bytes
+from agentenv.blocks.base import FileLayer
+from agentenv.blocks.layers import LayerFiles
 from agentenv.images import builder
 from agentenv.images.debian import Recipe
 from agentenv.main.setup.context import Context
@@ -15,11 +19,12 @@ class BaseImage:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._images = context.home / "images"
 
     async def inspect(self) -> Finding:
         """Look for an image called `base` that was made from the same recipe, with the defaults of now."""
-        found = builder.find_base(self._images)
+        found = builder.find_base(self._context.home)
+        if found is None and self._can_be_converted():
+            return Finding(False, "the base image has the form of an earlier version, and is converted")
         if found is None:
             return Finding(False, "there is no base image")
         _, manifest = found
@@ -31,14 +36,30 @@ class BaseImage:
 
     async def perform(self, say: Say) -> str:
         """Build the image; when only the settings' defaults differ, write those."""
-        found = builder.find_base(self._images)
+        found = builder.find_base(self._context.home)
         settings, suite = self._context.images, self._suite()
         if found is not None and found[1].inputs == builder.base_inputs(suite, settings):
             directory, manifest = found
             if not builder.has_defaults(manifest, settings):
                 builder.update_defaults(directory, manifest, settings)
                 return f"{manifest.template_id}: {settings.default_vcpus} vCPUs, {settings.default_memory_mib} MiB"
+        if found is None and self._can_be_converted():
+            return await self._convert(say)
         return await self._build(suite, say)
+
+    def _can_be_converted(self) -> bool:
+        return builder.can_be_converted(self._context.home, self._suite(), self._context.images)
+
+    async def _convert(self, say: Say) -> str:
+        context = self._context
+        say("making a layer of its disk")
+        image = await builder.convert_base(context.home, self._make_room(), context.images, LayerFiles(context.pool))
+        return f"{image.template_id}, converted"
+
+    def _make_room(self) -> Path:
+        work = self._context.work / "base-image"
+        work.mkdir()
+        return work
 
     async def _build(self, suite: str, say: Say) -> str:
         context = self._context
@@ -53,11 +74,16 @@ class BaseImage:
             packages=context.images.base_packages,
             apt_configuration=await context.apt.configuration(),
         )
-        work = context.work / "base-image"
-        work.mkdir()
-        image = await builder.build_base(self._images, work, recipe, context.images, context.pool)
-        allocated = image.disk.stat().st_blocks * 512
-        return f"{image.template_id} ({suite}), {format_bytes(allocated)} on disk"
+        image = await builder.build_base(
+            context.home,
+            self._make_room(),
+            recipe,
+            context.images,
+            pool=context.pool,
+            layer_files=LayerFiles(context.pool),
+        )
+        size = sum(layer.path.stat().st_size for layer in image.disk.layers if isinstance(layer, FileLayer))
+        return f"{image.template_id} ({suite}), {format_bytes(size)}"
 
     def _suite(self) -> str:
         distribution = self._context.distribution
