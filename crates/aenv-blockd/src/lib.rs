@@ -15,31 +15,44 @@ mod supervisor;
 mod table;
 mod trace;
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use options::{Options, USAGE};
-use supervisor::Beginning;
+use supervisor::{Beginning, Handover, Role, SupervisorError};
 
 /// Exit status of a command line that is not understood.
 const MISUSE: u8 = 2;
 
 /// Runs the program with the words behind its name.
 pub fn run(words: Vec<OsString>) -> ExitCode {
-    match words.as_slice() {
-        [role, handover] if role == supervisor::SERVE => server::serve(&handover.to_string_lossy()),
-        words => match Options::parse(words) {
-            Ok(options) => supervise(&options),
-            Err(error) => {
-                eprintln!("aenv-blockd: {error}\n{USAGE}");
-                ExitCode::from(MISUSE)
-            }
-        },
+    if let Some((role, handover)) = Role::parse(&words) {
+        return match serde_json::from_str(&handover) {
+            Ok(handover) => take_over(role, &handover),
+            Err(error) => misuse(&error),
+        };
+    }
+    match Options::parse(&words) {
+        Ok(options) => report(&options, supervisor::supervise(&options)),
+        Err(error) => misuse(&error),
     }
 }
 
-fn supervise(options: &Options) -> ExitCode {
-    match supervisor::supervise(options) {
+fn misuse(error: &dyn Error) -> ExitCode {
+    eprintln!("aenv-blockd: {error}\n{USAGE}");
+    ExitCode::from(MISUSE)
+}
+
+fn take_over(role: Role, handover: &Handover) -> ExitCode {
+    match role {
+        Role::Server => server::serve(handover),
+        Role::Successor => report(&handover.options, supervisor::succeed(handover)),
+    }
+}
+
+fn report(options: &Options, outcome: Result<Beginning, SupervisorError>) -> ExitCode {
+    match outcome {
         Ok(Beginning::Ended) => ExitCode::SUCCESS,
         Ok(Beginning::RunsAlready) => {
             println!(

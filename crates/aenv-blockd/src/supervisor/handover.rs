@@ -1,12 +1,16 @@
-//! What the supervisor gives to a server: open descriptors by number, and what was agreed on with the kernel.
+//! What supervisor and server give to one another: open descriptors by number, and what was agreed on with the kernel.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Child;
+use std::sync::Arc;
 
 use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use serde::{Deserialize, Serialize};
 
-use crate::fuse::Agreement;
+use super::process::{self, Role};
+use crate::fuse::{Agreement, Device};
 use crate::options::Options;
 
 /// Everything that a server begins with.
@@ -32,9 +36,36 @@ impl Handover {
     }
 }
 
+/// What a server keeps to hand over itself, should its supervisor die.
+pub(crate) struct Succession {
+    pub(crate) options: Options,
+    pub(crate) agreement: Agreement,
+    pub(crate) mount_id: [u8; 16],
+    pub(crate) devices: Vec<Arc<Device>>,
+    pub(crate) listener: UnixListener,
+    pub(crate) lock: OwnedFd,
+}
+
+impl Succession {
+    /// Starts a supervisor beside this server, and returns it with the line to it.
+    pub(crate) fn start(&self) -> io::Result<(Child, UnixStream)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let handover = Handover {
+            options: self.options.clone(),
+            agreement: self.agreement,
+            mount_id: self.mount_id,
+            devices: self.devices.iter().map(|device| device.as_fd().as_raw_fd()).collect(),
+            listener: self.listener.as_raw_fd(),
+            lock: self.lock.as_raw_fd(),
+            line: theirs.as_raw_fd(),
+        };
+        Ok((process::start(Role::Successor, &handover)?, ours))
+    }
+}
+
 /// Lets the next program that is started have the descriptor.
-pub(crate) fn make_inheritable(descriptor: &impl AsRawFd) -> io::Result<()> {
-    set_flags(descriptor.as_raw_fd(), FdFlag::empty())
+pub(super) fn make_inheritable(number: RawFd) -> io::Result<()> {
+    set_flags(number, FdFlag::empty())
 }
 
 /// Takes over a descriptor that was inherited, and does not pass it on.

@@ -11,7 +11,8 @@ use nix::errno::Errno;
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 use serde::{Deserialize, Serialize};
 
-use super::{SupervisorError, Supply};
+use super::error::{SupervisorError, Supply};
+use super::start::random_id;
 use crate::fuse::{negotiate, Agreement, Device};
 use crate::log;
 
@@ -30,6 +31,8 @@ pub(crate) struct Mount {
     pub(crate) path: PathBuf,
     pub(crate) devices: Vec<Device>,
     pub(crate) agreement: Agreement,
+    /// Tells it from earlier and later ones.
+    pub(crate) id: [u8; 16],
 }
 
 /// Takes away the mount that an earlier program left behind. The lock of the state directory proves that it is dead.
@@ -97,7 +100,7 @@ impl Mount {
         }
         devices.push(device);
         set_read_ahead(path, read_ahead_kib);
-        Ok(Self { path: path.to_owned(), devices, agreement })
+        Ok(Self { path: path.to_owned(), devices, agreement, id: random_id()? })
     }
 
     /// Unmounts; open files keep the rest of the mount until they are closed.

@@ -45,8 +45,7 @@ fn test_a_damaged_table_is_refused_with_its_place() {
     for number in 0..3 {
         daemon.open_disk(&format!("disk-{number}"), &[], &format!("w{number}"), Some(1 << 20));
     }
-    daemon.kill_supervisor();
-    daemon.kill_server();
+    daemon.kill_all();
     let table = daemon.path("state/table");
     let mut bytes = std::fs::read(&table).unwrap();
     bytes[30] ^= 0xff;

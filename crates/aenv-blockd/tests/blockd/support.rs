@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::{json, Value};
 use tempfile::TempDir;
 
@@ -90,6 +93,12 @@ impl Daemon {
         self.client().call("hello", json!({}))["pid"].as_i64().unwrap() as i32
     }
 
+    /// Who the kernel says listens on the control socket.
+    pub(crate) fn listener_pid(&self) -> i32 {
+        let stream = UnixStream::connect(self.path("control")).unwrap();
+        nix::sys::socket::getsockopt(&stream, nix::sys::socket::sockopt::PeerCredentials).unwrap().pid()
+    }
+
     /// kill -9 of the server; returns when the process is gone.
     pub(crate) fn kill_server(&self) {
         let pid = self.server_pid();
@@ -100,6 +109,37 @@ impl Daemon {
     pub(crate) fn kill_supervisor(&mut self) {
         self.supervisor.kill().unwrap();
         self.supervisor.wait().unwrap();
+    }
+
+    /// All processes of the program.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let state = self.path("state");
+        let names = std::fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names
+            .filter_map(|name| name.parse().ok())
+            .filter(|pid| {
+                let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                words
+                    .split(|&byte| byte == 0)
+                    .any(|word| Path::new(std::ffi::OsStr::from_bytes(word)) == state)
+            })
+            .collect()
+    }
+
+    /// kill -9 of all processes at once; none of them can start another.
+    pub(crate) fn kill_all(&mut self) {
+        loop {
+            let processes = self.processes();
+            processes.iter().for_each(|&pid| send_signal(pid, Signal::SIGSTOP));
+            processes.iter().for_each(|&pid| send_signal(pid, Signal::SIGKILL));
+            let _ = self.supervisor.try_wait();
+            if processes.is_empty() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
@@ -137,12 +177,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let children = children_of(self.supervisor.id());
-        let _ = self.supervisor.kill();
-        let _ = self.supervisor.wait();
-        for pid in children {
-            kill(pid);
-        }
+        self.kill_all();
         let _ = Command::new("umount").arg("-l").arg(self.path("mount")).stderr(Stdio::null()).status();
         if thread::panicking() {
             eprintln!("the daemon's log:\n{}", self.log());
@@ -168,13 +203,12 @@ fn spawn(scratch: &Path, options: &[&str]) -> Child {
     command(scratch).args(options).stderr(log).spawn().unwrap()
 }
 
-fn children_of(pid: u32) -> Vec<i32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+pub(crate) fn kill(pid: i32) {
+    send_signal(pid, Signal::SIGKILL);
 }
 
-pub(crate) fn kill(pid: i32) {
-    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+fn send_signal(pid: i32, signal: Signal) {
+    let _ = nix::sys::signal::kill(Pid::from_raw(pid), signal);
 }
 
 pub(crate) fn is_running(pid: i32) -> bool {

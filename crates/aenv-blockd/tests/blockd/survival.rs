@@ -11,7 +11,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::support::{is_running, kill, open_file, read_all, wait_until, Daemon, Dice};
+use crate::support::{open_file, read_all, wait_until, Daemon, Dice};
 
 const SIZE: u64 = 16 << 20;
 const BLOCK: usize = 4096;
@@ -142,16 +142,40 @@ fn test_a_server_is_replaced_without_a_break() {
 }
 
 #[test]
+fn test_a_server_whose_supervisor_died_gets_another() {
+    let mut daemon = Daemon::start();
+    let path = daemon.open_disk("disk", &[], "w0", Some(SIZE));
+    let file = open_file(&path);
+    file.write_all_at(&[7; BLOCK], 0).unwrap();
+    for round in 0..3 {
+        let (server, before) = (daemon.server_pid(), daemon.listener_pid());
+        if round == 0 {
+            daemon.kill_supervisor();
+        } else {
+            crate::support::kill(before);
+        }
+        wait_until("another supervisor listens", || ![before, server].contains(&daemon.listener_pid()));
+        assert_eq!(daemon.server_pid(), server, "the server goes on");
+        daemon.kill_server();
+        let mut found = [0; BLOCK];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(found, [7; BLOCK]);
+    }
+    drop(file);
+    let mut client = daemon.client();
+    client.call("close", json!({ "name": "disk", "discard": true }));
+    client.call("shutdown", json!({}));
+    wait_until("all have ended", || daemon.processes().is_empty());
+    assert!(!daemon.path("state/mount.json").exists());
+}
+
+#[test]
 fn test_after_the_death_of_both_the_next_start_cleans_up_and_goes_on() {
     let mut daemon = Daemon::start();
     let path = daemon.open_disk("disk", &[], "w0", Some(SIZE));
     let file = open_file(&path);
     file.write_all_at(&[7; BLOCK], 0).unwrap();
-    let server = daemon.server_pid();
-    kill(daemon.supervisor_pid());
-    kill(server);
-    daemon.kill_supervisor();
-    wait_until("the server is gone", || !is_running(server));
+    daemon.kill_all();
     assert!(file.read_at(&mut [0; BLOCK], 0).is_err(), "the mount is dead");
     daemon.start_again();
     assert!(daemon.log().contains("dead_mount_removed"));

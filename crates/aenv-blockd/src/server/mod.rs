@@ -1,13 +1,15 @@
 //! One life of the server: takes over descriptors, makes the table true, serves, and ends in an orderly way. What
 //! happens when it ends in a disorderly one is up to the supervisor.
 
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+mod line;
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use aenv_layers::BootId;
 use aenv_sources::{CacheOptions, SourceError, SourceFactory, SourceOptions};
@@ -19,8 +21,9 @@ use crate::fuse::{self, Device, FuseExporter, Nodes, Service};
 use crate::layers::LayerStore;
 use crate::log;
 use crate::options::Options;
-use crate::supervisor::{take, word, Handover};
+use crate::supervisor::{take, word, Handover, Succession};
 use crate::table::{Table, TableError};
+use line::Line;
 
 /// How the program shall end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,41 +57,29 @@ enum ServerError {
 
 /// What a server takes over.
 struct Inheritance {
-    devices: Vec<Arc<Device>>,
-    listener: UnixListener,
+    /// Kept for a supervisor that may have to be started; the server uses copies.
+    succession: Succession,
     line: UnixStream,
-    /// Keeps the state directory locked while this process lives.
-    _lock: OwnedFd,
 }
 
 /// Serves until told to end.
-pub(crate) fn serve(words: &str) -> ExitCode {
-    let handover: Handover = match serde_json::from_str(words) {
-        Ok(handover) => handover,
-        Err(error) => {
-            log::error("server_refused", &[("reason", &error.to_string())]);
-            return ExitCode::FAILURE;
-        }
-    };
+pub(crate) fn serve(handover: &Handover) -> ExitCode {
     umask(Mode::from_bits_truncate(0o077));
     raise_descriptor_limit();
-    let inheritance = match Inheritance::take(&handover) {
+    let inheritance = match Inheritance::take(handover) {
         Ok(inheritance) => inheritance,
         Err(error) => return refuse(None, &ServerError::Handover(error)),
     };
-    let mut line = match inheritance.line.try_clone() {
-        Ok(line) => line,
-        Err(error) => return refuse(None, &ServerError::Handover(error)),
-    };
-    match Server::begin(&handover, inheritance) {
-        Ok(server) => server.run(&mut line),
-        Err(error) => refuse(Some(&mut line), &error),
+    let last_words = inheritance.line.try_clone().ok();
+    match Server::begin(inheritance) {
+        Ok(server) => server.run(),
+        Err(error) => refuse(last_words, &error),
     }
 }
 
-fn refuse(line: Option<&mut UnixStream>, error: &ServerError) -> ExitCode {
+fn refuse(line: Option<UnixStream>, error: &ServerError) -> ExitCode {
     log::error("server_refused", &[("reason", &log::chain(error))]);
-    if let Some(line) = line {
+    if let Some(mut line) = line {
         // A supervisor that is gone hears nothing, and nobody starts another server then.
         let _ = line.write_all(&[word::REFUSED]);
     }
@@ -98,72 +89,59 @@ fn refuse(line: Option<&mut UnixStream>, error: &ServerError) -> ExitCode {
 impl Inheritance {
     fn take(handover: &Handover) -> io::Result<Self> {
         let devices = handover.devices.iter().map(|&number| Ok(Arc::new(Device::new(take(number)?))));
-        Ok(Self {
+        let succession = Succession {
+            options: handover.options.clone(),
+            agreement: handover.agreement,
+            mount_id: handover.mount_id,
             devices: devices.collect::<io::Result<_>>()?,
             listener: take(handover.listener)?.into(),
-            line: take(handover.line)?.into(),
-            _lock: take(handover.lock)?,
-        })
+            lock: take(handover.lock)?,
+        };
+        Ok(Self { succession, line: take(handover.line)?.into() })
     }
 }
 
 struct Server {
     table: Arc<Table>,
     orders: Receiver<Stop>,
-    flush_interval: std::time::Duration,
-    _lock: OwnedFd,
+    line: Arc<Line>,
+    flush_interval: Duration,
 }
 
 impl Server {
-    fn begin(handover: &Handover, inheritance: Inheritance) -> Result<Self, ServerError> {
-        let options = &handover.options;
-        let state = &options.state;
-        let boot = BootId::of_this_host().map_err(|error| ServerError::System("read the boot id", error))?;
-        let nodes = Nodes::load(&state.join("opens"), handover.mount_id)
-            .map_err(|error| ServerError::System("read who has files open", error))?;
-        let nodes = Arc::new(nodes);
-        let Some(first) = inheritance.devices.first() else {
-            let error = io::Error::other("no descriptor of the mount was handed over");
-            return Err(ServerError::Handover(error));
-        };
-        let exporter =
-            Arc::new(FuseExporter::new(options.mount.clone(), Arc::clone(first), Arc::clone(&nodes)));
-        let layers = LayerStore::new(options.mount.clone(), open_sources(options)?);
-        let table = Table::load(&state.join("table"), layers, Arc::clone(&exporter) as _, boot)?;
-        let table = Arc::new(table);
+    fn begin(inheritance: Inheritance) -> Result<Self, ServerError> {
+        let Inheritance { succession, line } = inheritance;
+        let options = succession.options.clone();
+        let devices = succession.devices.clone();
+        let listener = succession.listener.try_clone().map_err(ServerError::Handover)?;
+        let Loaded { table, nodes, exporter } = load(&succession)?;
         let threads = |error| ServerError::System("start threads", error);
         table.recover().map_err(threads)?;
-        if handover.agreement.can_resend() {
+        if succession.agreement.can_resend() {
             // Before the first thread reads: afterwards, its own requests would be handed out twice.
             exporter.ask_for_unanswered();
         }
         let (stop, orders) = channel();
-        let service = Arc::new(Service { nodes });
         let gone = stop.clone();
-        fuse::start(inheritance.devices, &service, move || {
+        fuse::start(devices, &Arc::new(Service { nodes }), move || {
             // The main thread listens for as long as the program lives.
             let _ = gone.send(Stop::MountGone);
         })
         .map_err(threads)?;
-        start_listening(inheritance.line, stop.clone()).map_err(threads)?;
-        let control = Arc::new(Control {
-            table: Arc::clone(&table),
-            mount: options.mount.clone(),
-            agreement: handover.agreement,
-        });
-        let listener = inheritance.listener;
+        let (mount, agreement) = (options.mount.clone(), succession.agreement);
+        let control = Arc::new(Control { table: Arc::clone(&table), mount, agreement });
+        let line = Line::start(line, succession, stop.clone()).map_err(threads)?;
         thread::Builder::new()
             .name("accept".into())
             .spawn(move || control::serve(&listener, &control, &stop))
             .map_err(threads)?;
         log::info("server_ready", &[("mount", &options.mount), ("pid", &u64::from(std::process::id()))]);
-        Ok(Self { table, orders, flush_interval: options.flush_interval, _lock: inheritance._lock })
+        Ok(Self { table, orders, line, flush_interval: options.flush_interval })
     }
 
     /// Looks after disks until it is time to end.
-    fn run(self, line: &mut UnixStream) -> ExitCode {
-        // A supervisor that died meanwhile does not need to know.
-        let _ = line.write_all(&[word::READY]);
+    fn run(self) -> ExitCode {
+        self.line.say(word::READY);
         loop {
             match self.orders.recv_timeout(self.flush_interval) {
                 Err(RecvTimeoutError::Timeout) => self.table.look_after_disks(),
@@ -179,7 +157,7 @@ impl Server {
                 Ok(stop @ (Stop::End | Stop::EndIfIdle | Stop::MountGone)) => {
                     self.table.flush_all();
                     log::info("server_ended", &[("mount_is_gone", &u64::from(stop == Stop::MountGone))]);
-                    let _ = line.write_all(&[word::END]);
+                    self.line.say(word::END);
                     return ExitCode::SUCCESS;
                 }
                 Err(RecvTimeoutError::Disconnected) => return ExitCode::FAILURE,
@@ -188,24 +166,28 @@ impl Server {
     }
 }
 
-/// Hears what the supervisor has to say, and its end.
-fn start_listening(mut line: UnixStream, stop: Sender<Stop>) -> io::Result<()> {
-    thread::Builder::new().name("line".into()).spawn(move || loop {
-        let mut said = [0];
-        match line.read(&mut said) {
-            Ok(1) if said[0] == word::TERMINATE => {
-                let _ = stop.send(Stop::EndIfIdle);
-            }
-            Ok(1) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            _ => {
-                // Machines still use the mount: it lives for as long as this process does.
-                log::error("supervisor_died", &[("line", &(line.as_raw_fd() as u64))]);
-                return;
-            }
-        }
-    })?;
-    Ok(())
+/// What an earlier server left.
+struct Loaded {
+    table: Arc<Table>,
+    nodes: Arc<Nodes>,
+    exporter: Arc<FuseExporter>,
+}
+
+/// Reads everything that an earlier server left.
+fn load(succession: &Succession) -> Result<Loaded, ServerError> {
+    let options = &succession.options;
+    let boot = BootId::of_this_host().map_err(|error| ServerError::System("read the boot id", error))?;
+    let nodes = Nodes::load(&options.state.join("opens"), succession.mount_id)
+        .map_err(|error| ServerError::System("read who has files open", error))?;
+    let nodes = Arc::new(nodes);
+    let Some(device) = succession.devices.first() else {
+        return Err(ServerError::Handover(io::Error::other("no descriptor of the mount was handed over")));
+    };
+    let exporter = FuseExporter::new(options.mount.clone(), Arc::clone(device), Arc::clone(&nodes));
+    let exporter = Arc::new(exporter);
+    let layers = LayerStore::new(options.mount.clone(), open_sources(options)?);
+    let table = Table::load(&options.state.join("table"), layers, Arc::clone(&exporter) as _, boot)?;
+    Ok(Loaded { table: Arc::new(table), nodes, exporter })
 }
 
 fn open_sources(options: &Options) -> Result<SourceFactory, SourceError> {
