@@ -20,8 +20,12 @@ __all__ = [
     "InvalidRequest",
     "LayerDescription",
     "LayerTooLarge",
+    "MemoryFailed",
+    "MemoryLayer",
+    "MemoryPages",
     "NewLayer",
     "NoSpace",
+    "ProcessEnded",
     "UnsupportedLayer",
     "Verification",
     "WrittenLayer",
@@ -30,9 +34,12 @@ __all__ = [
     "digest",
     "flatten",
     "inspect",
+    "make_durable",
     "merge",
+    "scan_memory",
     "seal",
     "verify",
+    "write_memory",
 ]
 
 _Path: TypeAlias = str | os.PathLike[str]
@@ -47,6 +54,8 @@ class FileFailed(CoreError): ...
 class FileMissing(FileFailed): ...
 class FileExists(FileFailed): ...
 class NoSpace(FileFailed): ...
+class MemoryFailed(CoreError): ...
+class ProcessEnded(MemoryFailed): ...
 class Cancelled(CoreError): ...
 class InternalError(CoreError): ...
 
@@ -171,3 +180,44 @@ def verify(
     path: _Path, *, progress: _Progress | None = None, token: CancellationToken | None = None
 ) -> Verification: ...
 def digest(path: _Path, *, progress: _Progress | None = None, token: CancellationToken | None = None) -> str: ...
+
+@final
+class MemoryPages:
+    @staticmethod
+    def whole(size_bytes: int) -> MemoryPages: ...
+    @property
+    def count(self) -> int: ...
+
+@final
+class MemoryLayer:
+    @property
+    def file_bytes(self) -> int: ...
+    @property
+    def data_bytes(self) -> int: ...
+    @property
+    def digest(self) -> str | None: ...
+
+def scan_memory(
+    pid: int,
+    start_ticks: int,
+    address: int,
+    size_bytes: int,
+    *,
+    changes: Literal["since_start", "since_start_and_track", "since_last_scan"],
+) -> MemoryPages: ...
+def write_memory(
+    pid: int,
+    start_ticks: int,
+    address: int,
+    size_bytes: int,
+    pages: MemoryPages,
+    output: _Path,
+    *,
+    below: Sequence[_Path] | None = None,
+    compare: bool = False,
+    layer_id: str | None = None,
+    parent_id: str | None = None,
+    hashed: bool = True,
+    token: CancellationToken | None = None,
+) -> MemoryLayer: ...
+def make_durable(path: _Path, *, hashed: bool = True, token: CancellationToken | None = None) -> str | None: ...

@@ -75,13 +75,14 @@ fn write_into(
     Ok(LayerFile { length: summary.length, data_bytes: summary.data_bytes, digest })
 }
 
-/// Makes a file and its name durable, and returns its digest, computed unless it is known.
-pub fn make_durable(path: &Path, known: Option<Digest>, watcher: Watcher<'_>) -> Result<Digest, MemoryError> {
+/// Makes a file and its name durable, and returns its digest if asked to.
+pub fn make_durable(
+    path: &Path,
+    is_hashed: bool,
+    watcher: Watcher<'_>,
+) -> Result<Option<Digest>, MemoryError> {
     let file = File::open(path).map_err(|error| failed("open", path, error))?;
-    let digest = match known {
-        Some(digest) => digest,
-        None => hash(path, &file, watcher)?,
-    };
+    let digest = if is_hashed { Some(hash(path, &file, watcher)?) } else { None };
     file.sync_all().map_err(|error| failed("write out", path, error))?;
     let directory = path.parent().unwrap_or(Path::new("."));
     File::open(directory)

@@ -40,6 +40,11 @@ impl Pages {
         }
     }
 
+    /// All pages of so many bytes.
+    pub fn whole(bytes: u64) -> Self {
+        Self::from_iter([PageRun { first: 0, count: bytes / PAGE_SIZE }])
+    }
+
     /// The runs.
     pub fn runs(&self) -> &[PageRun] {
         &self.0

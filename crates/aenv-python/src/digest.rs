@@ -41,7 +41,12 @@ pub(crate) fn hash(input: &Input, watcher: &mut Watcher) -> Result<String, Failu
 
 /// A digest as manifests write it.
 pub(crate) fn text_of(hasher: Sha256) -> String {
-    hasher.finalize().iter().fold("sha256:".to_owned(), |mut text, byte| {
+    spell(&hasher.finalize())
+}
+
+/// The same, of its bytes.
+pub(crate) fn spell(digest: &[u8]) -> String {
+    digest.iter().fold("sha256:".to_owned(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes any text");
         text
     })

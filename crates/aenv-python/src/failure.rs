@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use aenv_layers::LayerError;
+use aenv_memory::MemoryError;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::PyErr;
@@ -17,6 +18,8 @@ create_exception!(agentenv_core, FileFailed, CoreError, "The system refused some
 create_exception!(agentenv_core, FileMissing, FileFailed, "A file does not exist.");
 create_exception!(agentenv_core, FileExists, FileFailed, "The file to be made is there already.");
 create_exception!(agentenv_core, NoSpace, FileFailed, "The file system or the quota is full.");
+create_exception!(agentenv_core, MemoryFailed, CoreError, "The memory of a process could not be taken.");
+create_exception!(agentenv_core, ProcessEnded, MemoryFailed, "The process has ended.");
 create_exception!(agentenv_core, Cancelled, CoreError, "The work was ended by its token.");
 create_exception!(agentenv_core, InternalError, CoreError, "A rule of ours was broken.");
 
@@ -36,6 +39,9 @@ pub(crate) enum Failure {
         /// What the system said.
         source: io::Error,
     },
+    /// The memory of a process could not be taken.
+    #[error(transparent)]
+    Memory(MemoryError),
     /// The call asks for what cannot be.
     #[error("{0}")]
     Invalid(String),
@@ -80,6 +86,7 @@ impl From<Failure> for PyErr {
         match failure {
             Failure::Layer(error) => of_layer(&error),
             Failure::File { ref source, .. } => of_file(source, failure.to_string()),
+            Failure::Memory(error) => of_memory(&error),
             Failure::Invalid(message) => InvalidRequest::new_err(message),
             Failure::Cancelled => Cancelled::new_err(failure.to_string()),
             Failure::Raised(error) => error,
@@ -102,6 +109,18 @@ fn of_layer(error: &LayerError) -> PyErr {
         | LayerError::Frozen { .. } => InvalidRequest::new_err(message),
         LayerError::OutOfOrder { .. } | LayerError::OutOfTurn { .. } => InternalError::new_err(message),
         LayerError::Failed { .. } => FileFailed::new_err(message),
+    }
+}
+
+fn of_memory(error: &MemoryError) -> PyErr {
+    let message = match error.os_error() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    match error {
+        MemoryError::ProcessGone { .. } => ProcessEnded::new_err(message),
+        MemoryError::Misaligned { .. } => InvalidRequest::new_err(message),
+        _ => MemoryFailed::new_err(message),
     }
 }
 

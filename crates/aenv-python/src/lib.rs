@@ -8,6 +8,7 @@ mod digest;
 mod failure;
 mod input;
 mod make;
+mod memory;
 mod output;
 mod raw_image;
 mod read;
@@ -25,10 +26,12 @@ mod agentenv_core {
     #[pymodule_export]
     use crate::failure::{
         Cancelled, CoreError, CorruptLayer, FileExists, FileFailed, FileMissing, InternalError,
-        InvalidRequest, LayerTooLarge, NoSpace, UnsupportedLayer,
+        InvalidRequest, LayerTooLarge, MemoryFailed, NoSpace, ProcessEnded, UnsupportedLayer,
     };
     #[pymodule_export]
     use crate::make::{commit, flatten, merge, seal, NewLayer, WrittenLayer};
+    #[pymodule_export]
+    use crate::memory::{make_durable, scan_memory, write_memory, MemoryLayer, MemoryPages};
     #[pymodule_export]
     use crate::read::{cat, verify, Verification};
     #[pymodule_export]

@@ -49,7 +49,7 @@ impl NewLayer {
     }
 }
 
-fn parse_id(text: Option<&str>) -> Result<LayerId, Failure> {
+pub(crate) fn parse_id(text: Option<&str>) -> Result<LayerId, Failure> {
     let refused =
         |text: &str| Failure::Invalid(format!("'{text}' is no UUID, which identifiers of layers are"));
     text.map_or(Ok(LayerId::NONE), |text| text.parse().map_err(|_| refused(text)))

@@ -45,8 +45,8 @@ fn test_digest_is_that_of_the_file_however_it_is_computed() {
 
     let expected: [u8; 32] = Sha256::digest(fs::read(&path).unwrap()).into();
     assert_eq!(written.digest, Some(expected));
-    assert_eq!(make_durable(&path, None, &mut go_on).unwrap(), expected);
-    assert_eq!(make_durable(&path, written.digest, &mut go_on).unwrap(), expected);
+    assert_eq!(make_durable(&path, true, &mut go_on).unwrap(), Some(expected));
+    assert_eq!(make_durable(&path, false, &mut go_on).unwrap(), None);
 }
 
 #[test]
