@@ -13,6 +13,13 @@ import pytest
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 _CARGO = """#!/bin/sh
+case $* in
+*aenv-preload*)
+    mkdir -p target/python/guest
+    echo library >target/python/guest/libaenv_preload.so
+    exit
+    ;;
+esac
 echo cargo >>calls
 [ -z "$SLOW" ] || { echo slow >started; cat gate >/dev/null; }
 mkdir -p target/python/module
@@ -65,8 +72,10 @@ def test_it_builds_when_a_source_has_changed_and_only_then(checkout: Path) -> No
     (checkout / "crates/aenv-python/src/lib.rs").write_text("two")
     assert _build(checkout, "--check") == 1
     assert (_build(checkout), _module(checkout)) == (0, "two")
-    (checkout / "python/agentenv_core.abi3.so").unlink()
-    assert (_build(checkout), _module(checkout)) == (0, "two")
+    for name in ("agentenv_core.abi3.so", "aenv_preload.so"):
+        (checkout / "python" / name).unlink()
+        assert (_build(checkout), _module(checkout)) == (0, "two")
+        assert (checkout / "python/aenv_preload.so").read_text() == "library\n"
 
 
 def test_two_at_once_build_once(checkout: Path) -> None:
