@@ -29,10 +29,11 @@ class Laboratory:
     kernel: Path
     initramfs: Path
 
-    async def driver(self, settings: VmmSettings | None = None) -> QemuDriver:
+    async def driver(self, settings: VmmSettings | None = None, *, preload: Path | None = None) -> QemuDriver:
         """Return a driver that emulates, which works everywhere."""
         wanted = settings or VmmSettings()
-        return QemuDriver(host_facts(await find_qemu(), Accelerator.TCG, wanted), wanted, self.supervisor)
+        facts = host_facts(await find_qemu(), Accelerator.TCG, wanted, preload)
+        return QemuDriver(facts, wanted, self.supervisor)
 
     def quick_settings(self) -> VmmSettings:
         """Return settings for monitors that are expected not to answer."""

@@ -76,7 +76,7 @@ class MachineSpec:
 
     `directory` is the machine's own: sockets, console log and state of the monitor live there and nowhere else.
     `command_line` is the guest's part of the kernel command line; the driver adds what its machine needs.
-    The monitor runs as user and group `uid`, with no privilege left.
+    The monitor runs as user and group `uid`, which nothing else on this host has, with no privilege left.
     """
 
     name: str

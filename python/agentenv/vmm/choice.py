@@ -10,12 +10,12 @@ from agentenv.base import aio, log
 from agentenv.base.clock import Clock, SystemClock
 from agentenv.vmm.base import Accelerator
 from agentenv.vmm.errors import NoAccelerator
-from agentenv.vmm.qemu import kvm
+from agentenv.vmm.qemu import kvm, library
 from agentenv.vmm.qemu.binary import QemuBinary, find_qemu
 from agentenv.vmm.qemu.driver import QemuDriver
 from agentenv.vmm.qemu.host import host_facts
 from agentenv.vmm.qemu.processes import find_orphans
-from agentenv.vmm.settings import AcceleratorChoice, VmmSettings
+from agentenv.vmm.settings import AcceleratorChoice, PreloadChoice, VmmSettings
 from agentenv.vmm.trial import find_fault
 from agentenv.vmm.verdicts import Verdict, VerdictFile, compute_key
 
@@ -82,7 +82,8 @@ class Selector:
                 verdict = await self._try(binary, accelerator)
                 verdicts.remember(verdict)
             if verdict.fault is None:
-                return Selection(self._driver(binary, accelerator), tuple(rejected))
+                preload = await self._find_preload(binary)
+                return Selection(self._driver(binary, accelerator, preload), tuple(rejected))
             rejected.append(verdict)
         reasons = "; ".join(f"{verdict.accelerator}: {verdict.fault}" for verdict in rejected)
         raise NoAccelerator(f"no guest starts on this host ({reasons})")
@@ -123,8 +124,15 @@ class Selector:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _driver(self, binary: QemuBinary, accelerator: Accelerator) -> QemuDriver:
-        facts = host_facts(binary, accelerator, self._settings)
+    async def _find_preload(self, binary: QemuBinary) -> Path | None:
+        match self._settings.qemu_preload:
+            case PreloadChoice.AUTO:
+                return await library.provide(self._directory, binary)
+            case PreloadChoice.OFF:
+                return None
+
+    def _driver(self, binary: QemuBinary, accelerator: Accelerator, preload: Path | None = None) -> QemuDriver:
+        facts = host_facts(binary, accelerator, self._settings, preload)
         return QemuDriver(facts, self._settings, self._supervisor, self._clock)
 
 

@@ -20,6 +20,13 @@ class AcceleratorChoice(StrEnum):
     TCG = "tcg"
 
 
+class PreloadChoice(StrEnum):
+    """Whether monitors are started with the preload library."""
+
+    AUTO = "auto"
+    OFF = "off"
+
+
 class VmmSettings(BaseModel):
     """How virtual machines are run."""
 
@@ -33,6 +40,10 @@ class VmmSettings(BaseModel):
         description="What executes guests: auto, kvm or tcg. auto takes kvm when a guest really starts under it.",
     )
     qemu_binary: str = Field(default="", description="QEMU program. Empty: qemu-system-<this architecture>, by PATH.")
+    qemu_preload: PreloadChoice = Field(
+        default=PreloadChoice.AUTO,
+        description="Library in QEMU for live captures: auto or off. auto uses it when it works with this QEMU.",
+    )
     start_timeout_seconds: float = Field(
         default=20, gt=0, le=600, description="A monitor that does not answer this long after its start is given up."
     )
@@ -53,6 +64,9 @@ class VmmSettings(BaseModel):
     )
     translation_cache_mib: int = Field(
         default=128, ge=32, le=2048, description="Under tcg, host memory for one guest's translated code, at most."
+    )
+    capture_threads: int = Field(
+        default=2, ge=1, le=64, description="How many guests' memories are copied or scanned at one time."
     )
     oom_score_adjustment: int = Field(
         default=500, ge=0, le=1000, description="How much rather the kernel ends a guest than us when memory runs out."

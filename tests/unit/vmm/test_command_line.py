@@ -9,7 +9,7 @@ import pytest
 
 from agentenv.vmm.base import Accelerator, DiskAttachment, MachineSpec, TapAttachment
 from agentenv.vmm.qemu.architecture import Architecture
-from agentenv.vmm.qemu.command_line import HostFacts, build, kernel_command_line
+from agentenv.vmm.qemu.command_line import HostFacts, build, kernel_command_line, state_descriptor
 
 TCG = HostFacts(
     program=Path("/usr/bin/qemu-system-x86_64"),
@@ -123,3 +123,32 @@ def test_sockets_are_in_the_machines_directory(version: tuple[int, int, int], re
         "socket,id=control,path=/home/a,,b/monitor/qmp.sock,server=on,wait=off",
         f"socket,id=console,path=/home/a,,b/console.sock,{reconnect}",
     ]
+
+
+def test_machine_that_goes_on_is_the_one_that_booted_over_a_private_image() -> None:
+    booted, restored = build(TCG, SPEC), build(TCG, SPEC, Path("/images/m,1"))
+
+    for option in ("-device", "-blockdev", "-cpu", "-smp", "-m", "-netdev"):
+        assert _values(restored, option) == _values(booted, option)
+    (memory,) = [entry for entry in _objects(restored, "-object") if entry["id"] == "ram"]
+    assert memory["qom-type"] == "memory-backend-file"
+    assert (memory["mem-path"], memory["share"], memory["size"]) == ("/images/m,1", False, 512 * 2**20)
+    assert _values(restored, "-incoming") == ["defer"]
+    assert _values(restored, "-kernel") == []
+
+
+def test_library_takes_over_what_only_its_own_filter_can_allow() -> None:
+    preloaded = build(replace(TCG, preload=Path("/home/preload.so")), SPEC)
+
+    assert preloaded[:3] == [
+        "env",
+        "LD_PRELOAD=/home/preload.so",
+        "AENV_PRELOAD_SOCKET=/home/machines/i123/monitor/preload.sock",
+    ]
+    assert "spawn=allow" in _values(preloaded, "-sandbox")[0]
+    assert "spawn=deny" in _values(build(TCG, SPEC), "-sandbox")[0]
+
+
+def test_state_comes_behind_the_tap() -> None:
+    assert state_descriptor(SPEC) == 4
+    assert state_descriptor(replace(SPEC, network=None)) == 3

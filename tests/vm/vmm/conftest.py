@@ -1,6 +1,7 @@
 """The laboratory: machines of one test, all gone when it has ended."""
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest_asyncio
 
 from agentenv.base import aio, process
 from agentenv.vmm.base import TapAttachment
+from agentenv.vmm.qemu import library
 from agentenv.vmm.qemu.processes import find_orphans
 from support import initramfs as archive
 from support.laboratory import Laboratory
@@ -57,3 +59,29 @@ async def tap(namespace: str) -> TapAttachment:
     await process.run(("ip", "-n", namespace, "tuntap", "add", "dev", "tap0", "mode", "tap", "vnet_hdr"))
     await process.run(("ip", "-n", namespace, "link", "set", "tap0", "up"))
     return TapAttachment(namespace, "tap0", "02:fc:00:00:00:05")
+
+
+@pytest.fixture(scope="session")
+def preload(shared_directory: Path) -> Path:
+    """The preload library where monitors can read it."""
+    copy = shared_directory / "preload.so"
+    shutil.copy(library.BUILT, copy)
+    copy.chmod(0o755)
+    return copy
+
+
+@pytest.fixture
+def room(shared_directory: Path) -> Path:
+    """An empty directory through which monitors can get."""
+    path = shared_directory / f"room{next(_numbers)}"
+    path.mkdir(mode=0o755)
+    return path
+
+
+@pytest.fixture
+async def small_disk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
+    """A file system that holds no machine's memory."""
+    path = tmp_path_factory.mktemp("small")
+    await process.run(("mount", "-t", "tmpfs", "-o", "size=8M", "tmpfs", path))
+    yield path
+    await process.run(("umount", path))

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from agentenv.vmm.base import Accelerator
+from agentenv.vmm.base import Accelerator, Capability
 from agentenv.vmm.choice import Selector
 from agentenv.vmm.errors import NoAccelerator
 from agentenv.vmm.qemu.processes import find_orphans
-from agentenv.vmm.settings import AcceleratorChoice, VmmSettings
+from agentenv.vmm.settings import AcceleratorChoice, PreloadChoice, VmmSettings
 from support.laboratory import Laboratory
 
 pytestmark = pytest.mark.vm
@@ -35,7 +35,18 @@ async def test_emulation_runs_everywhere_and_is_remembered(laboratory: Laborator
     assert (selection.rejected, again.rejected) == ((), ())
     assert remembered.stat().st_mtime_ns == written, "nothing was tried again"
     assert find_orphans(laboratory.machines) == []
-    assert [entry.name for entry in remembered.parent.iterdir()] == ["verdicts.json"]
+    assert Capability.LIVE_CAPTURE in again.driver.capabilities, "the preload library works with this QEMU"
+    left = {entry.name.partition("-")[0] for entry in remembered.parent.iterdir()}
+    assert left == {"verdicts.json", "preload"}
+
+
+async def test_library_can_be_left_out(laboratory: Laboratory) -> None:
+    wanted = {"accelerator": AcceleratorChoice.TCG, "qemu_preload": PreloadChoice.OFF}
+    selector = _selector(laboratory, laboratory.kernel, **wanted)
+
+    selection = await selector.select()
+
+    assert Capability.LIVE_CAPTURE not in selection.driver.capabilities
 
 
 async def test_kernel_that_boots_nowhere_is_reported_with_every_reason(

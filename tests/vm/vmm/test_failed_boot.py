@@ -17,7 +17,7 @@ async def _expect_failure(laboratory: Laboratory, spec: MachineSpec, reason: str
     with pytest.raises(BootFailed, match=reason):
         await (await laboratory.driver()).boot(spec)
     assert find_orphans(laboratory.machines) == []
-    assert sorted(entry.name for entry in spec.directory.rglob("*")) == ["console.log", "monitor"]
+    assert sorted(entry.name for entry in spec.directory.rglob("*")) == ["console.log", "lineage.json", "monitor"]
     assert _zombies() == []
 
 

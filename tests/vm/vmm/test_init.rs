@@ -31,6 +31,32 @@ fn end(command: c_int) -> ! {
     panic!("the kernel refused to end");
 }
 
+const PAGE: usize = 4096;
+const PAGES: usize = 24 * 256;
+
+/// Changes a few pages of a large memory in every turn, and looks whether all pages are what the turns have made them:
+/// a page that was lost or mixed up with another is noticed, whatever happened to the machine in between.
+fn keep_memory() -> ! {
+    let mut memory = vec![0_u8; PAGES * PAGE];
+    let mut written = vec![0_u64; PAGES];
+    for turn in 1_u64.. {
+        for step in 0..32 {
+            let page = (turn as usize * 7919 + step * 613) % PAGES;
+            written[page] = turn;
+            memory[page * PAGE..][..8].copy_from_slice(&turn.to_le_bytes());
+            memory[page * PAGE + 2048..][..8].copy_from_slice(&(page as u64).to_le_bytes());
+        }
+        let number = |place: usize| u64::from_le_bytes(memory[place..place + 8].try_into().expect("eight bytes"));
+        let is_whole = (0..PAGES).all(|page| {
+            let mark = if written[page] == 0 { 0 } else { page as u64 };
+            number(page * PAGE) == written[page] && number(page * PAGE + 2048) == mark
+        });
+        println!("turn {turn} {}", if is_whole { "whole" } else { "DAMAGED" });
+        thread::sleep(Duration::from_millis(20));
+    }
+    unreachable!("turns do not run out")
+}
+
 fn main() {
     mount_at(c"proc", c"/proc");
     mount_at(c"sysfs", c"/sys");
@@ -58,6 +84,7 @@ fn main() {
                 std::io::stdout().write_all(line.as_bytes()).expect("the console takes bytes");
             }
         }
+        "memory" => keep_memory(),
         _ => {
             for tick in 0u64.. {
                 println!("tick {tick}");

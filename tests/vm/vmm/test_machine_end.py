@@ -40,7 +40,11 @@ async def test_kill_is_ours_and_can_be_repeated(laboratory: Laboratory) -> None:
 
     assert {end.cause for end in [*ends, await machine.kill()]} == {EndCause.KILLED_BY_US}
     assert not Path(f"/proc/{machine.handle.process.pid}").exists(), "not even a zombie is left"
-    assert sorted(entry.name for entry in machine.handle.directory.rglob("*")) == ["console.log", "monitor"]
+    assert sorted(entry.name for entry in machine.handle.directory.rglob("*")) == [
+        "console.log",
+        "lineage.json",
+        "monitor",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,21 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentenv.base.units import MIB
 from agentenv.vmm.base import Accelerator, DiskAttachment, MachineSpec
 from agentenv.vmm.qemu.architecture import Architecture, board
 
 CONSOLE_SOCKET = "console.sock"
 CONSOLE_LOG = "console.log"
 CONTROL_SOCKET = "monitor/qmp.sock"
+PRELOAD_SOCKET = "monitor/preload.sock"
+# By this the preload library learns of its socket.
+PRELOAD_VARIABLE = "AENV_PRELOAD_SOCKET"
 # The monitor is started with the tap opened already: it needs no right to open any.
 TAP_DESCRIPTOR = 3
 # What marks a process as a monitor of ours, followed by the machine's directory.
 MARK = "socket,id=control,path="
 
-_SECCOMP = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 _RECONNECT_IN_MILLISECONDS_SINCE = (9, 2, 0)
 # The self-tests of ciphers, and a random source that only certified systems use: a third of an emulated boot.
 _QUICK_BOOT = ("cryptomgr.notests", "initcall_blacklist=jent_mod_init")
@@ -31,7 +34,7 @@ _GLOBALS = ("virtio-mmio.force-legacy=false",)
 class HostFacts:
     """What of the host and of its QEMU the words, and states, depend on.
 
-    `tsc_khz` is None where a guest needs no hint.
+    `tsc_khz` is None where a guest needs no hint. `preload` is the library for live captures, where there is one.
     """
 
     program: Path
@@ -41,21 +44,52 @@ class HostFacts:
     tsc_khz: int | None
     translation_cache_mib: int
     processor: str
+    preload: Path | None = None
 
 
-def build(host: HostFacts, spec: MachineSpec) -> list[str]:
-    """Return the program and its arguments."""
+def build(host: HostFacts, spec: MachineSpec, memory_image: Path | None = None) -> list[str]:
+    """Return the program and its arguments: for a boot, or to go on with a state over a memory image."""
     return [
+        *_preloading(host, spec),
         str(host.program),
         *("-name", f"guest={_escape(spec.name)},debug-threads=on"),
         *("-nodefaults", "-no-user-config", "-no-reboot"),
-        *("-display", "none", "-msg", "timestamp=on", "-sandbox", _SECCOMP),
-        *_processor_and_memory(host, spec),
+        *("-display", "none", "-msg", "timestamp=on", "-sandbox", _seccomp(host)),
+        *_processor_and_memory(host, spec, memory_image),
         *_sockets(host, spec),
-        *("-kernel", str(spec.kernel), "-initrd", str(spec.initramfs)),
-        *("-append", kernel_command_line(host, spec.command_line)),
+        *(_to_boot(host, spec) if memory_image is None else _to_go_on()),
         *_devices(spec),
     ]
+
+
+def _preloading(host: HostFacts, spec: MachineSpec) -> list[str]:
+    if host.preload is None:
+        return []
+    socket = spec.directory / PRELOAD_SOCKET
+    return ["env", f"LD_PRELOAD={host.preload}", f"{PRELOAD_VARIABLE}={socket}"]
+
+
+def _seccomp(host: HostFacts) -> str:
+    # The library has a filter of its own, which denies the same but for the copies that it makes.
+    spawn = "deny" if host.preload is None else "allow"
+    return f"on,obsolete=deny,elevateprivileges=deny,spawn={spawn},resourcecontrol=deny"
+
+
+def _to_boot(host: HostFacts, spec: MachineSpec) -> list[str]:
+    return [
+        *("-kernel", str(spec.kernel), "-initrd", str(spec.initramfs)),
+        *("-append", kernel_command_line(host, spec.command_line)),
+    ]
+
+
+def _to_go_on() -> list[str]:
+    # The state is one of the devices alone, which has none of the frame around an ordinary one.
+    return ["-incoming", "defer", "-global", "migration.send-configuration=off", "-machine", "suppress-vmdesc=on"]
+
+
+def state_descriptor(spec: MachineSpec) -> int:
+    """Return the number under which a monitor gets the state that it goes on with."""
+    return TAP_DESCRIPTOR if spec.network is None else TAP_DESCRIPTOR + 1
 
 
 def kernel_command_line(host: HostFacts, guest_part: str) -> str:
@@ -87,15 +121,18 @@ def layout(host: HostFacts, spec: MachineSpec) -> str:
     return json.dumps(parts, sort_keys=True)
 
 
-def _processor_and_memory(host: HostFacts, spec: MachineSpec) -> list[str]:
+def _processor_and_memory(host: HostFacts, spec: MachineSpec, memory_image: Path | None) -> list[str]:
     target = board(host.architecture, host.accelerator)
     match host.accelerator:
         case Accelerator.KVM:
             accelerator = "kvm"
         case Accelerator.TCG:
             accelerator = f"tcg,thread=multi,tb-size={host.translation_cache_mib}"
-    # Private anonymous memory: only here may a balloon give pages back (elsewhere it would punch the shared file).
-    memory = {"qom-type": "memory-backend-ram", "id": "ram", "size": spec.memory_mib * 1024 * 1024, "dump": False}
+    size = {"id": "ram", "size": spec.memory_mib * MIB, "dump": False, "merge": False}
+    if memory_image is None:
+        memory = {"qom-type": "memory-backend-ram", **size}
+    else:
+        memory = {"qom-type": "memory-backend-file", "mem-path": str(memory_image), "share": False, **size}
     return [
         *("-machine", ",".join((*target.machine, "memory-backend=ram"))),
         *("-accel", accelerator, "-cpu", target.cpu),

@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from agentenv.vmm.qemu.command_line import CONTROL_SOCKET
+from agentenv.vmm.qemu.command_line import CONTROL_SOCKET, PRELOAD_SOCKET
 
 
 def prepare(directory: Path, owner: int) -> None:
@@ -19,10 +19,16 @@ def prepare(directory: Path, owner: int) -> None:
     room.mkdir(exist_ok=True)
     os.chown(room, owner, owner)
     room.chmod(0o700)
-    remove_control_socket(directory)
+    remove_sockets(directory)
 
 
-def remove_control_socket(directory: Path) -> None:
-    """Remove the socket that a dead monitor leaves. One that was taken over may have left anything in its place."""
-    with contextlib.suppress(OSError):
-        (directory / CONTROL_SOCKET).unlink()
+def remove_sockets(directory: Path) -> None:
+    """Remove the sockets that a dead monitor leaves. One that was taken over may have left anything in their place."""
+    for name in (CONTROL_SOCKET, PRELOAD_SOCKET):
+        with contextlib.suppress(OSError):
+            (directory / name).unlink()
+
+
+def owner_of(directory: Path) -> int:
+    """Return the user of the monitor: nobody else can have given its room away."""
+    return (directory / CONTROL_SOCKET).parent.stat().st_uid

@@ -11,9 +11,11 @@ from agentenv.vmm.base import CaptureTarget, MachineEnd, MachineHandle, MemoryCa
 from agentenv.vmm.console import ConsoleLog
 from agentenv.vmm.errors import CaptureFailed
 from agentenv.vmm.qemu import directory
+from agentenv.vmm.qemu.capture import Capturer
 from agentenv.vmm.qemu.console_socket import ConsoleSocket
 from agentenv.vmm.qemu.ending import EndFacts, decide
 from agentenv.vmm.qemu.error_pipe import ErrorPipe
+from agentenv.vmm.qemu.processes import end_all_of
 from agentenv.vmm.qmp import QmpClient, QmpEvent
 
 _log = log.get("vmm")
@@ -40,11 +42,17 @@ class Lines:
 
 
 class QemuMachine:
-    """Implements `vmm.base.Machine`. One supervised task per machine does all the listening."""
+    """Implements `vmm.base.Machine`. One supervised task per machine does all the listening.
 
-    def __init__(self, handle: MachineHandle, lines: Lines, supervisor: aio.Supervisor) -> None:
+    `capturer` is None when too little is known of the machine to capture it.
+    """
+
+    def __init__(
+        self, handle: MachineHandle, lines: Lines, supervisor: aio.Supervisor, capturer: Capturer | None
+    ) -> None:
         self._handle = handle
         self._lines = lines
+        self._capturer = capturer
         self._ended: asyncio.Future[MachineEnd] = asyncio.get_running_loop().create_future()
         self._shutdown_reason: str | None = None
         self._was_killed_by_us = False
@@ -72,7 +80,9 @@ class QemuMachine:
         self, target: CaptureTarget, *, while_stopped: Callable[[], Awaitable[None]], stay_stopped: bool = False
     ) -> MemoryCapture:
         """Take the state of the machine at one moment."""
-        raise CaptureFailed(f"the machine in {self._handle.directory} cannot be captured by this driver")
+        if self._capturer is None:
+            raise CaptureFailed(f"the record of the machine in {self._handle.directory} is lost or damaged")
+        return await self._capturer.capture(target, while_stopped=while_stopped, stay_stopped=stay_stopped)
 
     async def kill(self) -> MachineEnd:
         """End the machine and wait until its process is gone."""
@@ -99,8 +109,11 @@ class QemuMachine:
             end = decide(self._gather(wait_status))
         finally:
             await self._lines.close()  # also when we are only letting go
+        # Of a machine without a record nobody knows.
+        if self._capturer is None or self._capturer.makes_copies:
+            await asyncio.to_thread(end_all_of, directory.owner_of(self._handle.directory))
         self._ended.set_result(end)
-        directory.remove_control_socket(self._handle.directory)
+        directory.remove_sockets(self._handle.directory)
         _ends.labels(cause=end.cause.value).inc()
         _log.info("machine_ended", machine=self._handle.directory.name, cause=end.cause.value, detail=end.detail)
 
