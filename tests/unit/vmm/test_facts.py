@@ -55,8 +55,8 @@ def test_another_layout_is_refused(change: dict[str, object]) -> None:
     [
         (replace(HOST, version=(10, 0, 2)), "version of QEMU is 10.0 and not 7.2"),
         (replace(HOST, accelerator=Accelerator.KVM, tsc_khz=None), "accelerator is kvm and not tcg"),
-        (replace(HOST, tsc_khz=2_600_000), "processor is max@2600000kHz and not max@2596130kHz"),
-        (replace(HOST, tsc_khz=None), "processor is max and not max@2596130kHz"),
+        (replace(HOST, tsc_khz=2_600_000), "processor is max.*@2600000kHz and not max.*@2596130kHz"),
+        (replace(HOST, tsc_khz=None), "processor is max.* and not max.*@2596130kHz"),
     ],
 )
 def test_a_state_of_another_host_is_refused_with_its_reason(saved: HostFacts, reason: str) -> None:
