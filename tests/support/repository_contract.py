@@ -13,6 +13,7 @@ import pytest
 from agentenv.base import ids
 from agentenv.base.errors import Bug
 from agentenv.blocks.base import FileLayer
+from agentenv.objects.errors import StoreUnavailable
 from agentenv.snapshots.base import FileRecord, SnapshotKind, SnapshotQuery
 from agentenv.snapshots.errors import NameTaken, SnapshotDamaged, SnapshotExists, SnapshotNotFound
 from agentenv.snapshots.opening import Parts
@@ -207,6 +208,25 @@ class RepositoryContract:
         for _ in range(4):
             assert (await parts.repository.collect(dry_run=True)).waiting == (record_of(b"gone"),)
             clock.elapsed += 1000
+
+    async def test_a_file_that_cannot_be_taken_away_does_not_keep_the_others(
+        self, parts: Parts, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = await publish(parts.repository, b"stuck", b"free")
+        await parts.repository.delete(made.snapshot_id)
+        set_aside = parts.repository._store.set_aside
+
+        async def refuse(digest: str) -> None:
+            if digest == record_of(b"stuck").digest:
+                raise StoreUnavailable("it cannot be moved")
+            await set_aside(digest)
+
+        monkeypatch.setattr(parts.repository._store, "set_aside", refuse)
+        await collect_all(parts, clock)
+        assert await blobs(parts) == {record_of(b"stuck")}
+        monkeypatch.undo()
+        await collect_all(parts, clock)
+        assert await blobs(parts) == set()
 
     async def test_leases_of_every_node_keep_files(self, parts: Parts, other: Parts, clock: FakeClock) -> None:
         made = await publish(parts.repository, b"read here", b"read there")

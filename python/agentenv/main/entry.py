@@ -8,6 +8,7 @@ _VERBS = (
     Verb("setup", "agentenv.main.commands.setup:setup", "Prepare this machine for a server."),
     Verb("doctor", "agentenv.main.commands.doctor:doctor", "Say what this machine can do, and what is missing."),
     Verb("layer", "agentenv.main.commands.layer:layer", "Look at layers, check them, make one of many."),
+    Verb("repository", "agentenv.main.commands.repository:repository", "Show what the repository of snapshots holds."),
     Verb("demo", "agentenv.main.commands.demo:demo", "Set up, start a server, drive a sandbox with the SDK, clean up."),
 )
 

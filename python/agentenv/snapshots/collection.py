@@ -3,10 +3,11 @@
 Any node may collect, several at once too; each keeps its own times and trusts no other clock.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 from agentenv.base import log, metrics
 from agentenv.base.clock import Clock
+from agentenv.base.errors import AgentEnvError
 from agentenv.objects.base import ObjectStore
 from agentenv.snapshots.access import Access
 from agentenv.snapshots.base import CollectionReport, FileRecord
@@ -53,7 +54,7 @@ class Collector:
         due, waiting, kept = await self._find_unused(leased, dry_run=dry_run)
         back: list[FileRecord] = []
         if not dry_run:
-            back = await self._set_aside(due)
+            due, back = await self._set_aside(due)
             await self._forget_deleted()
             await self._store.trim(await self._leases.own())
         report = CollectionReport(
@@ -79,11 +80,9 @@ class Collector:
             record for record in _records(aside) if record.digest not in needed and since[record.digest] <= oldest
         ]
         if not dry_run:
-            for record in restored:
-                await self._store.restore(record.digest)
-            for record in removed:
-                await self._store.purge(record.digest)
-                _removed_bytes.inc(record.size_bytes)
+            await _each(restored, self._store.restore)
+            removed = await _each(removed, self._store.purge)
+            _removed_bytes.inc(sum(record.size_bytes for record in removed))
             await self._access.ledger(Ledger.forget_merged, [record.digest for record in removed])
         return restored, removed
 
@@ -107,19 +106,17 @@ class Collector:
             return {key: known.get(key, now) for key in keys}
         return await self._access.ledger(Ledger.mark, topic, tuple(keys), now)
 
-    async def _set_aside(self, due: list[FileRecord]) -> list[FileRecord]:
-        """Take files away; then look again, and put back what somebody has begun to need. Return those."""
-        for record in due:
-            await self._store.set_aside(record.digest)
-        if not due:
-            return []
+    async def _set_aside(self, due: list[FileRecord]) -> tuple[list[FileRecord], list[FileRecord]]:
+        """Take files away; then look again, and put back what somebody has begun to need. Return both."""
+        taken = await _each(due, self._store.set_aside)
+        if not taken:
+            return [], []
         await self._refresh.run()
-        needed = await self._find_needed([record.digest for record in due]) | await self._leases.all()
-        back = [record for record in due if record.digest in needed]
-        for record in back:
-            await self._store.restore(record.digest)
+        needed = await self._find_needed([record.digest for record in taken]) | await self._leases.all()
+        back = [record for record in taken if record.digest in needed]
+        await _each(back, self._store.restore)
         await self._times(_ASIDE, await self._store.aside(), dry_run=False)
-        return back
+        return taken, back
 
     async def _forget_deleted(self) -> None:
         """Remove what a deletion leaves behind: the cell of the manifest, and names that lead nowhere."""
@@ -134,6 +131,19 @@ class Collector:
         for chunk in _chunks(list(digests)):
             needed |= await self._access.change(Index.needed, chunk)
         return needed
+
+
+async def _each(records: list[FileRecord], work: Callable[[str], Awaitable[object]]) -> list[FileRecord]:
+    """Do something with every file, and return those with which it could be done; the next round tries the others."""
+    done = []
+    for record in records:
+        try:
+            await work(record.digest)
+        except AgentEnvError as error:
+            _log.error("file_not_collected", digest=record.digest, reason=error.message)
+        else:
+            done.append(record)
+    return done
 
 
 def _records(found: Mapping[str, int]) -> list[FileRecord]:

@@ -55,7 +55,7 @@ async def open_repository(
     """
     local = home / "repository"
     node = _name_node(local)
-    store = make_store(settings, objects, home, node)
+    store = make_store(settings, objects, home, local=local, node=node)
     async with AsyncExitStack() as stack:
         threads = aio.BlockingPool("snapshots-merge", 1)
         stack.callback(threads.close)
@@ -74,13 +74,15 @@ async def open_repository(
         yield parts.repository
 
 
-def make_store(settings: SnapshotsSettings, objects: ObjectsSettings, home: Path, node: str) -> ObjectStore:
-    """Return the store that the settings describe; it is not started."""
+def make_store(
+    settings: SnapshotsSettings, objects: ObjectsSettings, home: Path, *, local: Path, node: str
+) -> ObjectStore:
+    """Return the store that the settings describe; it is not started. `local` and `node` are for this user alone."""
     match settings.repository:
         case RepositoryKind.POSIX_FS:
             return DirectoryStore(settings.directory or home / "snapshots", node=node, kinds=KINDS)
         case RepositoryKind.OSS:
-            return BucketStore(objects, home / "repository")
+            return BucketStore(objects, local)
 
 
 @asynccontextmanager

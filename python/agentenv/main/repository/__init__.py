@@ -1,0 +1,1 @@
+"""`aenv repository`: what the repository of snapshots holds, and whether it is whole."""
