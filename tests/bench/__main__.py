@@ -11,6 +11,7 @@ import click
 from agentenv.main.demo.scratch import scratch_home, scratch_server
 from bench import (
     boot_cold,
+    disk,
     exec_rate,
     exec_rtt,
     guest_download,
@@ -26,6 +27,7 @@ from support.server import prepared_home, settings_for_tests
 
 BENCHES: dict[str, Callable[[BenchServer], Awaitable[list[Measurement]]]] = {
     "boot_cold": boot_cold.measure,
+    "disk": disk.measure,
     "exec_rtt": exec_rtt.measure,
     "exec_rate": exec_rate.measure,
     "guest_download": guest_download.measure,

@@ -35,7 +35,7 @@ pub(crate) enum Verb {
     Prefetch(Prefetch),
     Record(Record),
     Stat(Named),
-    List,
+    List(List),
     Shutdown(Shutdown),
 }
 
@@ -49,6 +49,14 @@ struct Nothing {}
 #[serde(deny_unknown_fields)]
 pub(crate) struct Named {
     pub(crate) name: ImageName,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct List {
+    #[serde(default)]
+    pub(crate) behind: Option<ImageName>,
 }
 
 /// Arguments of `close`.
@@ -157,7 +165,7 @@ impl Envelope {
             "prefetch" => Verb::Prefetch(read(arguments)?),
             "record" => Verb::Record(read(arguments)?),
             "stat" => Verb::Stat(read(arguments)?),
-            "list" => nothing(arguments, Verb::List)?,
+            "list" => Verb::List(read(arguments)?),
             "shutdown" => Verb::Shutdown(read(arguments)?),
             other => {
                 let word: String = other.chars().take(40).collect();

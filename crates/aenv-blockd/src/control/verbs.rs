@@ -87,7 +87,7 @@ impl Control {
                 Ok(json!({}))
             }
             Verb::Stat(named) => self.table.stat(&named.name),
-            Verb::List => Ok(self.table.list()),
+            Verb::List(list) => Ok(self.table.list(list.behind.as_ref())),
             Verb::Shutdown(_) => Ok(json!({})),
         }
     }

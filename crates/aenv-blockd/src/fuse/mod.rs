@@ -19,3 +19,6 @@ pub(crate) use negotiate::{negotiate, Agreement, NegotiationError};
 pub(crate) use nodes::Nodes;
 pub(crate) use service::Service;
 pub(crate) use session::start;
+
+#[cfg(test)]
+mod tests;

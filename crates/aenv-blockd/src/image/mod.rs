@@ -14,6 +14,8 @@ use nix::errno::Errno;
 
 pub(crate) use content::{AccessError, Content, Target, WritableDisk, READ_MARGIN};
 pub(crate) use counters::Counters;
+#[cfg(test)]
+pub(crate) use description::OverwritePolicy;
 pub(crate) use description::{is_remote, Description, Frozen, OpenArguments, Seal, Use, WritableArguments};
 pub(crate) use name::ImageName;
 pub(crate) use pool::Pool;

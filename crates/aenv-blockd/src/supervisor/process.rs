@@ -42,10 +42,10 @@ pub(super) fn start(role: Role, handover: &Handover) -> io::Result<Child> {
     Command::new(program()).arg(role.word()).arg("--state").arg(&handover.options.state).arg(words).spawn()
 }
 
-/// The program by its path, so that a newer one in the same place is the next to run; else the one that runs.
+/// The program by the path that it was started by, so that a newer one in the same place is the next to run; else the
+/// one that runs.
 fn program() -> PathBuf {
-    match std::env::current_exe() {
-        Ok(path) if path.exists() => path,
-        _ => PathBuf::from("/proc/self/exe"),
-    }
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let found = called.filter(|path| path.is_absolute() && path.is_file());
+    found.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
 }

@@ -7,6 +7,9 @@ use super::Table;
 use crate::image::{Content, ImageName};
 use crate::refusal::Refusal;
 
+/// Images in one answer, which has to fit into a frame.
+const MAX_LISTED: usize = 1000;
+
 impl Table {
     /// Everything about one image.
     pub(crate) fn stat(&self, name: &ImageName) -> Result<Value, Refusal> {
@@ -29,10 +32,14 @@ impl Table {
         Ok(shown)
     }
 
-    /// All images.
-    pub(crate) fn list(&self) -> Value {
-        let images: Vec<Value> = self.all().iter().map(|open| self.summary(open)).collect();
-        json!({ "images": images, "descriptors": count_descriptors(), "cache": self.layers.statistics() })
+    /// Images in the order of their names, from behind one of them on; an answer holds so many.
+    pub(crate) fn list(&self, behind: Option<&ImageName>) -> Value {
+        let all = self.all();
+        let start = behind.map_or(0, |name| all.partition_point(|open| open.image.name() <= name));
+        let shown = &all[start..all.len().min(start + MAX_LISTED)];
+        let next = shown.last().filter(|_| start + shown.len() < all.len()).map(|open| open.image.name());
+        let images: Vec<Value> = shown.iter().map(|open| self.summary(open)).collect();
+        json!({ "images": images, "next": next, "descriptors": count_descriptors(), "cache": self.layers.statistics() })
     }
 
     fn summary(&self, open: &OpenImage) -> Value {

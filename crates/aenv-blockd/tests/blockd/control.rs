@@ -64,6 +64,9 @@ fn test_many_requests_are_under_way_at_once() {
         .collect();
     ids.sort_unstable();
     assert_eq!(ids, (0..100).collect::<Vec<_>>());
+    let rest = daemon.client().call("list", json!({ "behind": "disk-97" }));
+    let names: Vec<&Value> = rest["images"].as_array().unwrap().iter().map(|image| &image["name"]).collect();
+    assert_eq!((names, &rest["next"]), (vec![&json!("disk-98"), &json!("disk-99")], &Value::Null));
 }
 
 #[test]
