@@ -8,7 +8,7 @@ use crate::image::{Content, ImageName};
 use crate::refusal::Refusal;
 
 /// Images in one answer, which has to fit into a frame.
-const MAX_LISTED: usize = 1000;
+const MAX_LISTED: usize = 2000;
 
 impl Table {
     /// Everything about one image.
