@@ -3,6 +3,8 @@
 
 mod cache;
 mod download;
+mod objects;
+mod registry_real;
 mod registry_rules;
 mod server;
 mod support;

@@ -3,21 +3,28 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use aenv_sources::{Misbehaviour, Prohibition, SourceError};
+use aenv_sources::{Misbehaviour, Prohibition, SourceError, SourceFactory};
 
 use crate::server::{Reply, Request, Server};
-use crate::support::{content, read, registry, uncached, write};
+use crate::support::{content, read, registry, uncached, uncached_impatient, write};
 
 const SIZE: usize = 5000;
 
+type Outcome = (Result<(), SourceError>, Server);
+
 /// Reads bytes 2000 to 2099 of a blob whose server answers so.
-fn attempt(
+fn attempt(script: impl Fn(&Request, &[u8]) -> Reply + Send + Sync + 'static) -> Outcome {
+    attempt_with(&uncached(), script)
+}
+
+fn attempt_with(
+    factory: &SourceFactory,
     script: impl Fn(&Request, &[u8]) -> Reply + Send + Sync + 'static,
-) -> (Result<(), SourceError>, Server) {
+) -> Outcome {
     let bytes = content(SIZE);
     let served = bytes.clone();
     let server = Server::start(move |request| script(request, &served));
-    let source = uncached().open(&registry(&server.url(), &bytes, None)).unwrap();
+    let source = factory.open(&registry(&server.url(), &bytes, None)).unwrap();
     let outcome = read(&source, 2000, 100).map(|found| assert!(found == bytes[2000..2100], "wrong bytes"));
     (outcome, server)
 }
@@ -70,6 +77,10 @@ fn a_longer_or_encoded_body_is_refused() {
     let (outcome, _) =
         attempt(move |_, bytes| Reply::new(206).with("Content-Range", range).body(&bytes[2000..2101]));
     assert_eq!(fault(outcome), Misbehaviour::Range);
+    let (outcome, _) = attempt(move |_, bytes| {
+        Reply::new(206).with("Content-Range", range).body(&bytes[2000..2101]).chunked()
+    });
+    assert_eq!(fault(outcome), Misbehaviour::LongBody);
     let (outcome, _) =
         attempt(|request, bytes| Reply::range(request, bytes).with("Content-Encoding", "gzip"));
     assert_eq!(fault(outcome), Misbehaviour::Encoded);
@@ -104,18 +115,20 @@ fn a_body_that_breaks_off_is_fetched_again() {
 #[test]
 fn a_body_that_always_breaks_off_is_an_error_in_time() {
     let begin = Instant::now();
-    let (outcome, _) = attempt(|request, bytes| Reply::range(request, bytes).cut(40));
+    let (outcome, _) =
+        attempt_with(&uncached_impatient(), |request, bytes| Reply::range(request, bytes).cut(40));
     assert!(matches!(outcome, Err(SourceError::Unavailable { .. })), "{outcome:?}");
-    assert!(begin.elapsed() < Duration::from_secs(3));
+    assert!(begin.elapsed() < Duration::from_secs(8));
 }
 
 #[test]
 fn a_server_that_dawdles_is_an_error_in_time() {
     let begin = Instant::now();
-    let (outcome, _) =
-        attempt(|request, bytes| Reply::range(request, bytes).dawdle(Duration::from_millis(100)));
+    let (outcome, _) = attempt_with(&uncached_impatient(), |request, bytes| {
+        Reply::range(request, bytes).dawdle(Duration::from_millis(100))
+    });
     assert!(matches!(outcome, Err(SourceError::Unavailable { .. })), "{outcome:?}");
-    assert!(begin.elapsed() < Duration::from_secs(4));
+    assert!(begin.elapsed() < Duration::from_secs(8));
 }
 
 #[test]
@@ -347,7 +360,7 @@ fn a_server_that_is_not_there_is_an_error_in_time() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let source = uncached().open(&registry(&url, b"x", None)).unwrap();
+    let source = uncached_impatient().open(&registry(&url, b"x", None)).unwrap();
     assert!(matches!(read(&source, 0, 1), Err(SourceError::Unavailable { .. })));
 }
 

@@ -35,6 +35,7 @@ pub(crate) struct Reply {
     /// The length that is announced, if it is not the true one.
     announced: Option<usize>,
     pause: Option<Duration>,
+    is_chunked: bool,
 }
 
 impl Reply {
@@ -71,6 +72,12 @@ impl Reply {
         self
     }
 
+    /// Does not say how long the body is.
+    pub(crate) fn chunked(mut self) -> Self {
+        self.is_chunked = true;
+        self
+    }
+
     /// Waits before each byte of the body.
     pub(crate) fn dawdle(mut self, pause: Duration) -> Self {
         self.pause = Some(pause);
@@ -81,6 +88,11 @@ impl Reply {
         let mut head = format!("HTTP/1.1 {} Words\r\n", self.status);
         for (name, value) in &self.headers {
             head += &format!("{name}: {value}\r\n");
+        }
+        if self.is_chunked {
+            head += &format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", self.body.len());
+            stream.write_all(&[head.as_bytes(), &self.body, b"\r\n0\r\n\r\n"].concat())?;
+            return Ok(());
         }
         head += &format!("Content-Length: {}\r\n\r\n", self.announced.unwrap_or(self.body.len()));
         stream.write_all(head.as_bytes())?;

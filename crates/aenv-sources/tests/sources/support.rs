@@ -52,8 +52,19 @@ pub(crate) fn impatient() -> HttpOptions {
     }
 }
 
+/// Settings that a busy machine does not break.
+fn patient() -> HttpOptions {
+    let (attempt_timeout, patience) = (Duration::from_secs(20), Duration::from_secs(40));
+    HttpOptions { attempt_timeout, patience, ..impatient() }
+}
+
 /// Without a cache, so that each read is a request.
 pub(crate) fn uncached() -> SourceFactory {
+    SourceFactory::new(SourceOptions { http: patient(), ..SourceOptions::default() }).unwrap()
+}
+
+/// The same, for reads that must fail in time.
+pub(crate) fn uncached_impatient() -> SourceFactory {
     SourceFactory::new(SourceOptions { http: impatient(), ..SourceOptions::default() }).unwrap()
 }
 
@@ -61,7 +72,7 @@ pub(crate) fn cached(directory: &Path, capacity: u64) -> SourceFactory {
     let mut cache = CacheOptions::new(directory.to_owned(), capacity);
     cache.chunk_bytes = 4096;
     cache.free_floor_bytes = 0;
-    SourceFactory::new(SourceOptions { http: impatient(), cache: Some(cache), ..SourceOptions::default() })
+    SourceFactory::new(SourceOptions { http: patient(), cache: Some(cache), ..SourceOptions::default() })
         .unwrap()
 }
 
