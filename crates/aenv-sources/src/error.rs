@@ -25,6 +25,13 @@ pub enum SourceError {
         #[source]
         source: Arc<io::Error>,
     },
+    /// The system gives no thread.
+    #[error("cannot start a thread")]
+    Thread {
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
     /// Another process holds the cache directory.
     #[error("the cache directory {} is in use by another process", path.display())]
     CacheInUse {
@@ -147,10 +154,14 @@ impl SourceError {
         Self::File { path: path.to_owned(), source: Arc::new(source) }
     }
 
+    pub(crate) fn thread(source: io::Error) -> Self {
+        Self::Thread { source: Arc::new(source) }
+    }
+
     fn kind(&self) -> io::ErrorKind {
         match self {
             Self::InvalidReference { .. } | Self::Credentials { .. } => io::ErrorKind::InvalidInput,
-            Self::File { source, .. } => source.kind(),
+            Self::File { source, .. } | Self::Thread { source } => source.kind(),
             Self::CacheInUse { .. } => io::ErrorKind::WouldBlock,
             Self::Denied { .. } | Self::Forbidden { .. } => io::ErrorKind::PermissionDenied,
             Self::NotFound { .. } => io::ErrorKind::NotFound,

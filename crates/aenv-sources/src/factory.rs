@@ -38,23 +38,23 @@ pub struct SourceFactory {
     tokens: Arc<TokenStore>,
     repositories: Mutex<HashMap<RepositoryKey, Weak<Repository>>>,
     cache: Option<BlockCache>,
-    downloader: Downloader,
+    /// There with the cache, which is where downloads go.
+    downloader: Option<Downloader>,
     download_options: DownloadOptions,
 }
 
 impl SourceFactory {
     /// Prepares what sources share.
     pub fn new(options: SourceOptions) -> Result<Self, SourceError> {
-        let downloader = Downloader::start(&options.download);
-        let downloader =
-            downloader.map_err(|error| SourceError::file(Path::new("/proc/self/task"), error))?;
+        let cache = options.cache.as_ref().map(BlockCache::open).transpose()?;
+        let downloader = cache.as_ref().map(|_| Downloader::start(&options.download)).transpose();
         Ok(Self {
-            downloader,
+            downloader: downloader.map_err(SourceError::thread)?,
             download_options: options.download,
             client: Arc::new(HttpClient::new(options.http)?),
             tokens: Arc::default(),
             repositories: Mutex::default(),
-            cache: options.cache.as_ref().map(BlockCache::open).transpose()?,
+            cache,
         })
     }
 
@@ -79,8 +79,8 @@ impl SourceFactory {
         let Some(blob) = self.attach(digest, size, &remote)? else {
             return Ok(Arc::new(Uncached { remote, size }));
         };
-        if self.download_options.is_automatic {
-            self.downloader.submit(&blob, self.download_options.delay);
+        if let Some(downloader) = self.downloader.as_ref().filter(|_| self.download_options.is_automatic) {
+            downloader.submit(&blob, self.download_options.delay);
         }
         Ok(blob)
     }
@@ -99,8 +99,9 @@ impl SourceFactory {
         let remote = self.remote(reference)?;
         match self.attach(*digest, *size_bytes, &remote)? {
             Some(blob) => {
-                let download = self.downloader.submit(&blob, Duration::ZERO);
-                Ok((blob, Some(download)))
+                let submit = |downloader: &Downloader| downloader.submit(&blob, Duration::ZERO);
+                let download = self.downloader.as_ref().map(submit);
+                Ok((blob, download))
             }
             None => Ok((Arc::new(Uncached { remote, size: *size_bytes }), None)),
         }

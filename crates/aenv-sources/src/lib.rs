@@ -9,6 +9,8 @@ mod download;
 mod error;
 mod escape;
 mod factory;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 mod gate;
 mod http;
 mod object;

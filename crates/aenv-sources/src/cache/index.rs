@@ -34,6 +34,12 @@ impl Index {
         HEADER + count.div_ceil(8) + 4 * count
     }
 
+    /// The bytes of the chunks that are there.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        let stored = (0..self.geometry.count()).filter(|&chunk| self.sums[chunk as usize].is_some());
+        stored.map(|chunk| self.geometry.length(chunk)).sum()
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::length(self.geometry));
         bytes.extend(MAGIC);

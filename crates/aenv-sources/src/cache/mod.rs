@@ -111,7 +111,7 @@ impl BlockCache {
         };
         // A directory that was larger yesterday is within its limit before the first read.
         duties.tidy();
-        let keeper = Keeper::start(bell, duties).map_err(failed)?;
+        let keeper = Keeper::start(bell, duties).map_err(SourceError::thread)?;
         Ok(Self { keeper, shelf })
     }
 

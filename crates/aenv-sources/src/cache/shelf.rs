@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -12,6 +13,9 @@ use super::entry::{read_index, Entry, Shared, DATA, INDEX, NEW_INDEX};
 use super::geometry::Geometry;
 use crate::digest::Digest;
 use crate::error::SourceError;
+
+/// What a file system gives out at least.
+const BLOCK: u64 = 4096;
 
 /// The blobs of a cache.
 pub(crate) struct Shelf {
@@ -53,9 +57,18 @@ impl Shelf {
         if index.geometry.chunk_bytes() != self.chunk_bytes {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let entry = Entry::open(Arc::new(directory), digest, index.geometry, Arc::clone(&self.shared))?;
-        let blob =
-            Blob { stored_bytes: entry.stored_bytes(), last_used: entry.last_used(), ..Blob::default() };
+        let mut stored_bytes = index.stored_bytes();
+        let data = std::fs::metadata(self.path(digest).join(DATA))?;
+        let is_as_known = data.len() >= index.geometry.size()
+            && data.blocks().saturating_mul(512) <= stored_bytes.next_multiple_of(BLOCK);
+        if is_as_known {
+            self.shared.budget.count(stored_bytes);
+        } else {
+            // Opening gives back what the index does not name. It syncs, so it is not done for every blob.
+            let entry = Entry::open(Arc::new(directory), digest, index.geometry, Arc::clone(&self.shared))?;
+            stored_bytes = entry.stored_bytes();
+        }
+        let blob = Blob { stored_bytes, last_used: index.last_used, ..Blob::default() };
         self.blobs().insert(digest, blob);
         Ok(())
     }

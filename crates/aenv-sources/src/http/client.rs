@@ -93,6 +93,15 @@ impl HttpClient {
     }
 }
 
+/// Reads a short body to its end, so that the connection can be used again.
+pub(crate) fn discard(mut response: Response<Body>) {
+    const SHORT: u64 = 16 << 10;
+    if response.body().content_length().is_some_and(|length| length <= SHORT) {
+        // What fails here fails again, and is reported, when the connection is used.
+        let _ = std::io::copy(&mut response.body_mut().as_reader(), &mut std::io::sink());
+    }
+}
+
 fn agent(options: &HttpOptions, tls: &TlsConfig, allows_loopback: bool) -> Agent {
     let config = Agent::config_builder()
         .tls_config(tls.clone())

@@ -9,8 +9,8 @@ mod range;
 mod roots;
 
 pub(crate) use attempt::{Attempts, Deadline, Failure};
-pub(crate) use client::HttpClient;
 pub use client::HttpOptions;
+pub(crate) use client::{discard, HttpClient};
 pub(crate) use place::Place;
 pub(crate) use range::{receive, Wanted};
 pub(crate) use ureq::http::{HeaderMap, Response};

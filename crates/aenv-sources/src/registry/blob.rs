@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::repository::{Authorization, Repository};
 use crate::digest::Digest;
 use crate::error::{Misbehaviour, SourceError};
-use crate::http::{receive, Body, Deadline, Failure, Place, Response, Wanted};
+use crate::http::{discard, receive, Body, Deadline, Failure, Place, Response, Wanted};
 use crate::remote::Remote;
 
 /// How long a redirect is believed without asking the registry again.
@@ -48,11 +48,13 @@ impl RegistryBlob {
                 return self.follow(place, response, &mut request);
             }
             self.forget_route();
+            discard(response);
         }
         let response = self.ask_registry(&request)?;
         match response.status().as_u16() {
             301..=303 | 307 | 308 => {
                 let place = next(&self.place, &response)?;
+                discard(response);
                 let response = self.get(&place, None, &request)?;
                 self.follow(place, response, &mut request)
             }
@@ -74,6 +76,7 @@ impl RegistryBlob {
         }
         let authorization =
             self.repository.reauthorise(response.headers(), authorization, request.deadline)?;
+        discard(response);
         self.get(&self.place, Some(&authorization), request)
     }
 
@@ -89,6 +92,7 @@ impl RegistryBlob {
                 break;
             }
             place = next(&place, &response)?;
+            discard(response);
             response = self.get(&place, None, request)?;
         }
         if response.status().is_redirection() {

@@ -12,4 +12,6 @@ pub(crate) use challenge::Challenge;
 #[cfg(feature = "fuzzing")]
 pub(crate) use login::find_login;
 pub(crate) use repository::Repository;
+#[cfg(feature = "fuzzing")]
+pub(crate) use token::parse_token;
 pub(crate) use token::TokenStore;

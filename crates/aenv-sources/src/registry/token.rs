@@ -141,6 +141,13 @@ fn address(key: &TokenKey) -> String {
     address
 }
 
+#[cfg(feature = "fuzzing")]
+pub(crate) fn parse_token(body: &[u8]) {
+    if let Some((token, lifetime)) = parse(body) {
+        assert!(!token.0.contains(char::is_whitespace) && lifetime <= LONGEST_LIFETIME);
+    }
+}
+
 fn parse(body: &[u8]) -> Option<(Token, Duration)> {
     let answer: TokenAnswer = serde_json::from_slice(body).ok()?;
     let is_token = |text: &String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
