@@ -11,9 +11,11 @@ import click
 from agentenv.main.demo.scratch import scratch_home, scratch_server
 from bench import (
     boot_cold,
+    clone_pss,
     disk,
     exec_rate,
     exec_rtt,
+    frozen,
     guest_download,
     guest_memory,
     guest_stdout,
@@ -28,14 +30,19 @@ from support.server import prepared_home, settings_for_tests
 BENCHES: dict[str, Callable[[BenchServer], Awaitable[list[Measurement]]]] = {
     "boot_cold": boot_cold.measure,
     "disk": disk.measure,
+    "clone_pss": clone_pss.measure,
     "exec_rtt": exec_rtt.measure,
     "exec_rate": exec_rate.measure,
+    "frozen_10mb": frozen.of(10),
+    "frozen_100mb": frozen.of(100),
+    "frozen_400mb": frozen.of(400),
     "guest_download": guest_download.measure,
     "guest_memory": guest_memory.measure,
     "guest_stdout": guest_stdout.measure,
     "guest_upload": guest_upload.measure,
     "layer_open": layer_open.measure,
     "layer_seal": layer_seal.measure,
+    "second_snapshot_bytes": frozen.measure_second,
 }
 _OUTPUT = Path("build/bench.json")
 

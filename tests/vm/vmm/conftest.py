@@ -20,14 +20,12 @@ _numbers = count(1)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def small_initramfs(shared_directory: Path) -> Path:
+async def small_initramfs(kernel: Path, shared_directory: Path) -> Path:
     """An initramfs whose first process obeys `aenv_test=` on the kernel command line."""
     program = shared_directory / "test_init"
-    source = Path(__file__).with_name("test_init.rs")
-    flags = ("--edition=2021", "-Copt-level=s", "-Cpanic=abort", "-Cstrip=symbols", "-Ctarget-feature=+crt-static")
-    await process.run(("rustc", *flags, "-o", program, source), timeout_seconds=120)
+    await archive.compile_test_init(program)
     packed = shared_directory / "small-initramfs"
-    packed.write_bytes(archive.pack(program))
+    packed.write_bytes(archive.pack(program, archive.read_balloon_modules(kernel)))
     return packed
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import agentenv_core as core
 from agentenv.base.clock import SystemClock
-from agentenv.vmm.base import Capability, RestoreSource
+from agentenv.vmm.base import Capability, Machine, RestoreSource
 from agentenv.vmm.errors import BootFailed, CaptureFailed, MachineRefused, SnapshotUnfit
 from agentenv.vmm.qemu.driver import QemuDriver
 from agentenv.vmm.qemu.processes import read_owner
 from support.captures import History, go_on, make_image, nothing, read_turns, wait_for_turns
-from support.laboratory import UID, Laboratory
+from support.laboratory import UID, Laboratory, wait_for_console
 
 pytestmark = pytest.mark.vm
 
@@ -301,6 +302,33 @@ async def test_without_the_library_an_image_that_could_be_damaged_is_refused(
 
     with pytest.raises(MachineRefused, match="could damage the memory image"):
         await plain.restore(laboratory.describe("memory"), _source(plain, laboratory, history, image))
+
+
+async def test_memory_that_a_clone_frees_is_given_back_and_the_image_stays_whole(
+    laboratory: Laboratory, live_driver: QemuDriver, room: Path
+) -> None:
+    # A kernel reports nothing while less than 64 MiB are free.
+    spec = replace(laboratory.describe("free"), memory_mib=512)
+    history = History(await live_driver.boot(spec), room)
+    await wait_for_console(history.machine, "filled 1")
+    await history.capture()
+    await history.machine.kill()
+    image = make_image(history.layers, room / "image")
+    digest = core.digest(image)
+
+    clone = await go_on(live_driver, spec, history, image, laboratory, uid=UID + 1)
+    await wait_for_console(clone, "filled 2")
+    filled = _own_bytes(clone)
+    await wait_for_console(clone, "freed 2")
+
+    assert filled - _own_bytes(clone) > 64 * 2**20
+    assert core.digest(image) == digest
+
+
+def _own_bytes(machine: Machine) -> int:
+    rollup = Path(f"/proc/{machine.handle.process.pid}/smaps_rollup").read_text()
+    (kilobytes,) = (line.split()[1] for line in rollup.splitlines() if line.startswith("Anonymous:"))
+    return int(kilobytes) * 1024
 
 
 def _source(driver: QemuDriver, laboratory: Laboratory, history: History, image: Path) -> RestoreSource:
