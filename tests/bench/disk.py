@@ -21,7 +21,13 @@ async def measure(_server: BenchServer) -> list[Measurement]:
     places = ["--target", target, "--target-dir", "target/static"]
     await process.run([*build, *places], timeout_seconds=_BUILD_SECONDS, environment=environment)
     built = Path("target/static", target, "release").resolve()
-    load: list[str | Path] = [built / "examples" / "disk_bench", built / "aenv-blockd", Path.cwd(), str(_ROUNDS), str(_SECONDS)]
+    load: list[str | Path] = [
+        built / "examples" / "disk_bench",
+        built / "aenv-blockd",
+        Path.cwd(),
+        str(_ROUNDS),
+        str(_SECONDS),
+    ]
     result = await process.run(load, timeout_seconds=_RUN_SECONDS)
     return [
         compare(row["name"], row["unit"], row["ours"], row["floor"], _conditions(row["layers"]))
