@@ -97,6 +97,8 @@ pub(crate) struct Export {
     pub(crate) path: PathBuf,
     pub(crate) compression: Option<Compression>,
     pub(crate) flatten: bool,
+    #[serde(default)]
+    pub(crate) plain: bool,
 }
 
 /// How an exported file is compressed.

@@ -67,11 +67,15 @@ impl Control {
                 }))
             }
             Verb::Export(export) => {
+                if export.plain && (!export.flatten || export.compression.is_some()) {
+                    return Err(Refusal::argument("a plain file is flat and not compressed"));
+                }
                 let order = ExportOrder {
                     image: export.name,
                     path: export.path,
                     is_packed: export.compression == Some(Compression::Lz4),
                     flattens: export.flatten,
+                    is_plain: export.plain,
                 };
                 let exported = self.table.export(&order)?;
                 Ok(json!({ "size_bytes": exported.size_bytes, "digest": exported.digest }))

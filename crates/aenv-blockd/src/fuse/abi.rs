@@ -65,6 +65,7 @@ pub(crate) mod open_flag {
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
     pub(crate) const NOFLUSH: u32 = 1 << 5;
     pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+    pub(crate) const PASSTHROUGH: u32 = 1 << 7;
 }
 
 /// Fields that SETATTR wants to change.
@@ -191,6 +192,11 @@ message! {
     /// Puts bytes, which follow, into the page cache of a node.
     StoreOut { node: u64, offset: u64, size: u32, padding: u32 }
 }
+message! {
+    /// Argument of the ioctl that makes a file known for passthrough.
+    BackingMap { descriptor: i32, flags: u32, padding: u64 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,6 +25,11 @@ impl Answer {
         self.unique
     }
 
+    /// The device that the request came from.
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
     /// Success without more to say.
     pub(crate) fn done(self) {
         self.send(0, &[]);

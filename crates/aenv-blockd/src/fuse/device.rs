@@ -9,14 +9,18 @@ use nix::errno::Errno;
 use nix::sys::uio::writev;
 use zerocopy::IntoBytes;
 
-use super::abi::AnswerHeader;
+use super::abi::{AnswerHeader, BackingMap};
 
 /// Most parts of one message.
 const MAX_PARTS: usize = 3;
 
 mod request {
     #![allow(missing_docs, reason = "the macros make functions that nobody outside sees")]
+    use super::BackingMap;
+
     nix::ioctl_read!(clone, 229, 0, u32);
+    nix::ioctl_write_ptr!(open_backing, 229, 1, BackingMap);
+    nix::ioctl_write_ptr!(close_backing, 229, 2, u32);
 }
 
 /// A descriptor of `/dev/fuse` that belongs to a mount.
@@ -61,6 +65,22 @@ impl Device {
             *slice = IoSlice::new(part);
         }
         writev(&self.0, &slices[..=parts.len()]).map(drop)
+    }
+}
+
+impl Device {
+    /// Makes a file known to the kernel, which then reads it by itself for opens that name the returned number.
+    pub(crate) fn register_backing(&self, file: BorrowedFd<'_>) -> Result<i32, Errno> {
+        let map = BackingMap { descriptor: file.as_raw_fd(), ..BackingMap::default() };
+        // SAFETY: both descriptors are open, and the kernel reads one structure from a valid pointer.
+        unsafe { request::open_backing(self.0.as_raw_fd(), &raw const map) }
+    }
+
+    /// Lets the kernel forget a file. Opens that use it go on.
+    pub(crate) fn forget_backing(&self, backing: i32) -> Result<(), Errno> {
+        let backing = backing as u32;
+        // SAFETY: the descriptor is open, and the kernel reads one u32 from a valid pointer.
+        unsafe { request::close_backing(self.0.as_raw_fd(), &raw const backing) }.map(drop)
     }
 }
 

@@ -75,6 +75,7 @@ impl Exporter for FuseExporter {
 
     fn withdraw(&self, image: &Image, force: bool) -> Result<(), InUse> {
         if self.nodes.remove(image, force)?.is_some() {
+            self.nodes.forget_backing(image, &self.device);
             // The kernel lets go of the pages as well once nobody has the file open.
             self.forget_name(image.name());
         }

@@ -4,13 +4,17 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use super::abi::{Attributes, ROOT};
+use super::device::Device;
 use super::opens::Opens;
 use crate::export::InUse;
-use crate::image::{Image, ImageName, Use};
+use crate::image::{Content, Image, ImageName, Use};
+
+/// Noted instead of a number for a plain file that the kernel does not read by itself.
+const NOT_BACKED: i32 = -1;
 
 /// One file of the directory.
 pub(crate) struct Node {
@@ -21,6 +25,7 @@ pub(crate) struct Node {
 pub(crate) struct Nodes {
     directory: RwLock<Directory>,
     opens: Opens,
+    registering: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -32,7 +37,11 @@ struct Directory {
 impl Nodes {
     /// An empty directory, and the record of files that processes have open since before this program.
     pub(crate) fn load(opens: &Path, mount: [u8; 16]) -> io::Result<Self> {
-        Ok(Self { directory: RwLock::default(), opens: Opens::load(opens, mount)? })
+        Ok(Self {
+            directory: RwLock::default(),
+            opens: Opens::load(opens, mount)?,
+            registering: Mutex::default(),
+        })
     }
 
     pub(crate) fn insert(&self, image: Arc<Image>) {
@@ -75,6 +84,35 @@ impl Nodes {
 
     pub(crate) fn release(&self, handle: u64) {
         self.opens.remove(handle);
+    }
+
+    /// The kernel's number of the plain file that it reads for an image by itself, made known to it at the first call.
+    pub(crate) fn backing(&self, image: &Image, device: &Device) -> Option<i32> {
+        // Two opens at once must not make two numbers of one file.
+        let _alone = self.registering.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(backing) = self.opens.backing(image.serial()) {
+            return Some(backing).filter(|&backing| backing != NOT_BACKED);
+        }
+        let registered = match image.content_nowait() {
+            Some(Ok(Content::Plain(file))) => device.register_backing(file.descriptor()).ok(),
+            _ => None,
+        };
+        // The first open decides for all, because the kernel does not mix the two ways of opening a file.
+        if self.opens.set_backing(image.serial(), registered.unwrap_or(NOT_BACKED)) {
+            return registered;
+        }
+        if let Some(backing) = registered {
+            let _ = device.forget_backing(backing);
+        }
+        None
+    }
+
+    /// Lets the kernel forget the plain file of an image that is gone.
+    pub(crate) fn forget_backing(&self, image: &Image, device: &Device) {
+        let backing = self.opens.take_backing(image.serial());
+        if let Some(backing) = backing.filter(|&backing| backing != NOT_BACKED) {
+            let _ = device.forget_backing(backing);
+        }
     }
 
     pub(crate) fn users(&self, image: &Image) -> usize {

@@ -1,5 +1,6 @@
 //! Who has files open. The kernel tells it once, so that it is kept in a file that outlives this program: a handle is
-//! the number of the request that opened it, which stays the same when the kernel asks again.
+//! the number of the request that opened it, which stays the same when the kernel asks again. Files that the kernel reads
+//! by itself are noted beside them, because all opens of one have to name the same number.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-const MAGIC: [u8; 8] = *b"AENVOPN1";
+const MAGIC: [u8; 8] = *b"AENVOPN2";
 
 /// Most files that processes may have open at once, all images together.
 const MAX_OPENS: u32 = 1 << 16;
@@ -23,13 +24,16 @@ struct Header {
     mount: [u8; 16],
 }
 
-/// A free slot has handle 0, which no request has.
+/// A free slot has handle 0, which no request has; one with the highest bit notes the backing file of a node.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Slot {
     handle: u64,
     node: u64,
+    backing: i64,
 }
+
+const BACKING: u64 = 1 << 63;
 
 /// The open files of one mount.
 pub(crate) struct Opens {
@@ -41,6 +45,7 @@ struct State {
     file: File,
     slots: HashMap<u64, (u32, u64)>,
     counts: HashMap<u64, usize>,
+    backings: HashMap<u64, (u32, i32)>,
     free: Vec<u32>,
     /// Slots that the file has.
     length: u32,
@@ -57,8 +62,14 @@ impl Opens {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
             Err(error) => return Err(error),
         };
-        let mut state =
-            State { file, slots: HashMap::new(), counts: HashMap::new(), free: Vec::new(), length: 0 };
+        let mut state = State {
+            file,
+            slots: HashMap::new(),
+            counts: HashMap::new(),
+            backings: HashMap::new(),
+            free: Vec::new(),
+            length: 0,
+        };
         if is_ours {
             state.read_slots()?;
         } else {
@@ -74,17 +85,7 @@ impl Opens {
         if state.slots.contains_key(&handle) {
             return true;
         }
-        let Some(number) = state.free.pop().or_else(|| (state.length < MAX_OPENS).then_some(state.length))
-        else {
-            return false;
-        };
-        if state.write_slot(number, Slot { handle, node }).is_err() {
-            if number < state.length {
-                state.free.push(number);
-            }
-            return false;
-        }
-        state.length = state.length.max(number + 1);
+        let Some(number) = state.take_slot(Slot { handle, node, backing: 0 }) else { return false };
         state.slots.insert(handle, (number, node));
         *state.counts.entry(node).or_default() += 1;
         true
@@ -108,6 +109,30 @@ impl Opens {
             state.slots.iter().filter(|(_, (_, of))| *of == node).map(|(handle, _)| *handle).collect()
         };
         handles.into_iter().for_each(|handle| self.remove(handle));
+    }
+
+    /// The kernel's number of the file that it reads for a node by itself.
+    pub(crate) fn backing(&self, node: u64) -> Option<i32> {
+        self.lock().backings.get(&node).map(|(_, backing)| *backing)
+    }
+
+    /// Notes that number. False when the note cannot be kept.
+    pub(crate) fn set_backing(&self, node: u64, backing: i32) -> bool {
+        let mut state = self.lock();
+        let slot = Slot { handle: BACKING | node, node, backing: i64::from(backing) };
+        let Some(number) = state.take_slot(slot) else { return false };
+        state.backings.insert(node, (number, backing));
+        true
+    }
+
+    /// Forgets it, and returns what the kernel has to forget too.
+    pub(crate) fn take_backing(&self, node: u64) -> Option<i32> {
+        let mut state = self.lock();
+        let (number, backing) = state.backings.remove(&node)?;
+        if state.write_slot(number, Slot::default()).is_ok() {
+            state.free.push(number);
+        }
+        Some(backing)
     }
 
     /// How many opened files a node has.
@@ -139,12 +164,27 @@ impl State {
             let slot = Slot::read_from_bytes(packed).expect("chunks have this size");
             if slot.handle == 0 {
                 self.free.push(number);
+            } else if slot.handle & BACKING != 0 {
+                self.backings.insert(slot.node, (number, slot.backing as i32));
             } else {
                 self.slots.insert(slot.handle, (number, slot.node));
                 *self.counts.entry(slot.node).or_default() += 1;
             }
         }
         Ok(())
+    }
+
+    /// Writes a slot to a free place and returns its number.
+    fn take_slot(&mut self, slot: Slot) -> Option<u32> {
+        let number = self.free.pop().or_else(|| (self.length < MAX_OPENS).then_some(self.length))?;
+        if self.write_slot(number, slot).is_err() {
+            if number < self.length {
+                self.free.push(number);
+            }
+            return None;
+        }
+        self.length = self.length.max(number + 1);
+        Some(number)
     }
 
     fn write_slot(&self, number: u32, slot: Slot) -> io::Result<()> {

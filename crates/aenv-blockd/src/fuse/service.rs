@@ -27,6 +27,8 @@ const MAX_LISTING: usize = 64 << 10;
 /// Answers requests; shared by all threads.
 pub(crate) struct Service {
     pub(crate) nodes: Arc<Nodes>,
+    /// Whether the kernel can read plain files by itself.
+    pub(crate) passes_through: bool,
 }
 
 /// Whether the mount goes on.
@@ -114,9 +116,22 @@ impl Service {
             None => answer.error(Errno::ESTALE),
             Some((_, false)) => answer.error(Errno::ENFILE),
             Some((node, true)) => {
-                answer.message(&OpenOut { handle, flags: open_flags(&node), backing: 0 });
+                let backing = self.backing(&node, answer.device());
+                let flags =
+                    backing.map_or(open_flags(&node), |_| open_flag::PASSTHROUGH | open_flag::NOFLUSH);
+                answer.message(&OpenOut { handle, flags, backing: backing.unwrap_or(0) });
             }
         }
+    }
+
+    /// The plain file that the kernel may read by itself. Never one of memory: it is opened for writing too, and the
+    /// kernel would then write to the file.
+    fn backing(&self, node: &Node, device: &Device) -> Option<i32> {
+        let is_safe = node.image.is_plain() && node.image.purpose() == Use::Disk;
+        if !self.passes_through || !is_safe {
+            return None;
+        }
+        self.nodes.backing(&node.image, device)
     }
 
     fn list(&self, transfer: &TransferIn, answer: Answer) {

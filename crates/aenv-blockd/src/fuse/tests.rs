@@ -51,7 +51,12 @@ impl Kernel {
         let empty = Content::Sealed(Arc::new(Stack::new("empty", Vec::new()).unwrap()));
         nodes.insert(Arc::new(image("memory", MEMORY, Use::Memory, empty)));
         let (ours, end) = pair();
-        Self { service: Service { nodes }, device: Arc::new(Device::new(ours)), end, _scratch: scratch }
+        Self {
+            service: Service { nodes, passes_through: false },
+            device: Arc::new(Device::new(ours)),
+            end,
+            _scratch: scratch,
+        }
     }
 
     /// Hands a message to the service.
@@ -127,6 +132,7 @@ fn image(name: &str, serial: u64, purpose: Use, content: Content) -> Image {
         name: name.to_owned().try_into().unwrap(),
         layers: Vec::new(),
         writable: (purpose == Use::Disk).then_some(writable),
+        plain: None,
         purpose,
         owner: 1000,
     };

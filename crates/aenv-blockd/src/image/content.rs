@@ -5,6 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use aenv_layers::{Content as Kind, Disk, LayerError, Stack, View, SECTOR_SIZE};
 use nix::errno::Errno;
 
+use super::plain::PlainFile;
+
 const SECTOR: usize = SECTOR_SIZE as usize;
 
 /// Bytes by which a buffer must exceed what is read, for the parts of sectors at both ends.
@@ -56,6 +58,8 @@ impl AccessError {
 pub(crate) enum Content {
     /// Sealed layers alone.
     Sealed(Arc<Stack>),
+    /// A plain file.
+    Plain(PlainFile),
     /// Sealed layers below one that takes writes.
     Writable(WritableDisk),
 }
@@ -146,6 +150,7 @@ impl Content {
     pub(crate) fn view(&self) -> &dyn View {
         match self {
             Self::Sealed(stack) => stack.as_ref(),
+            Self::Plain(file) => file,
             Self::Writable(writable) => writable.disk.as_ref(),
         }
     }
@@ -185,7 +190,7 @@ impl Content {
     /// Makes everything durable that was acknowledged.
     pub(crate) fn flush(&self) -> Result<(), AccessError> {
         match self {
-            Self::Sealed(_) => Ok(()),
+            Self::Sealed(_) | Self::Plain(_) => Ok(()),
             Self::Writable(writable) => writable.disk.flush().map_err(AccessError::Layer),
         }
     }

@@ -70,6 +70,9 @@ pub(crate) struct OpenArguments {
     pub(crate) layers: Vec<LayerReference>,
     /// The layer that takes writes.
     pub(crate) writable: Option<WritableArguments>,
+    /// A plain file that is the whole image, instead of layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) plain: Option<PathBuf>,
     /// What it is for.
     #[serde(rename = "use")]
     pub(crate) purpose: Use,
@@ -207,6 +210,7 @@ mod tests {
                 size_bytes: None,
                 overwrite: OverwritePolicy::InPlace,
             }),
+            plain: None,
             purpose: Use::Disk,
             owner: 7,
         }

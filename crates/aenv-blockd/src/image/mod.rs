@@ -5,6 +5,7 @@ mod content;
 mod counters;
 mod description;
 mod name;
+mod plain;
 mod pool;
 mod recorder;
 
@@ -18,6 +19,7 @@ pub(crate) use counters::Counters;
 pub(crate) use description::OverwritePolicy;
 pub(crate) use description::{is_remote, Description, Frozen, OpenArguments, Seal, Use, WritableArguments};
 pub(crate) use name::ImageName;
+pub(crate) use plain::PlainFile;
 pub(crate) use pool::Pool;
 pub(crate) use recorder::{Range, Recorder, MAX_RANGES};
 
@@ -34,6 +36,7 @@ pub(crate) struct Image {
     owner: u32,
     is_writable: bool,
     is_remote: bool,
+    is_plain: bool,
     description: Mutex<Arc<Description>>,
     content: OnceLock<Result<Content, String>>,
     settling: Mutex<()>,
@@ -57,6 +60,7 @@ impl Image {
             owner: description.opened.owner,
             is_writable: description.opened.writable.is_some(),
             is_remote,
+            is_plain: description.opened.plain.is_some(),
             description: Mutex::new(Arc::new(description)),
             content: OnceLock::new(),
             settling: Mutex::new(()),
@@ -87,6 +91,11 @@ impl Image {
 
     pub(crate) fn is_writable(&self) -> bool {
         self.is_writable
+    }
+
+    /// Whether it is a plain file that the kernel may read by itself.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// What it consists of now.

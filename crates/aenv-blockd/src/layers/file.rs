@@ -29,27 +29,32 @@ pub(crate) struct LayerFile {
 impl LayerFile {
     /// Opens a file that is not below `mount`.
     pub(crate) fn open(path: &Path, mount: &Path, purpose: Use) -> Result<(Self, FileIdentity), Refusal> {
-        if !path.is_absolute() || path.starts_with(mount) {
-            return Err(Refusal::argument(format!("{} is no path for a layer", path.display())));
-        }
-        // Without O_NONBLOCK, a pipe in the place of a file would hold us up.
-        let file = File::options()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(path)
-            .map_err(Refusal::file("open", path))?;
-        let metadata = file.metadata().map_err(Refusal::file("look at", path))?;
-        if !metadata.is_file() {
-            return Err(Refusal::argument(format!("{} is not a regular file", path.display())));
-        }
+        let (file, identity) = open(path, mount)?;
         let is_cached_above = purpose == Use::Memory;
         if is_cached_above {
             // The kernel reads ahead in the file above. A refusal costs nothing but the advice.
             let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
         }
-        let identity = FileIdentity { device: metadata.dev(), inode: metadata.ino() };
         Ok((Self { file, is_cached_above }, identity))
     }
+}
+
+/// Opens a regular file that is not below `mount`.
+pub(super) fn open(path: &Path, mount: &Path) -> Result<(File, FileIdentity), Refusal> {
+    if !path.is_absolute() || path.starts_with(mount) {
+        return Err(Refusal::argument(format!("{} is no path for a layer", path.display())));
+    }
+    // Without O_NONBLOCK, a pipe in the place of a file would hold us up.
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .map_err(Refusal::file("open", path))?;
+    let metadata = file.metadata().map_err(Refusal::file("look at", path))?;
+    if !metadata.is_file() {
+        return Err(Refusal::argument(format!("{} is not a regular file", path.display())));
+    }
+    Ok((file, FileIdentity { device: metadata.dev(), inode: metadata.ino() }))
 }
 
 impl ReadAt for LayerFile {

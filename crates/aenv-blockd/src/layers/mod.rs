@@ -9,7 +9,7 @@ use std::sync::Arc;
 use aenv_layers::{Limits, ReadAt, SealedLayer, Stack};
 use aenv_sources::{LayerReference, SourceFactory, Statistics};
 
-use crate::image::Use;
+use crate::image::{PlainFile, Use};
 use crate::refusal::Refusal;
 use file::{FileIdentity, LayerFile};
 use shared::Shared;
@@ -86,6 +86,12 @@ impl LayerStore {
             SealedLayer::open(&name, source, &Limits::default()).map(Arc::new)
         })?;
         Ok((key, layer))
+    }
+
+    /// A plain file that is a whole image.
+    pub(crate) fn plain_file(&self, path: &Path) -> Result<PlainFile, Refusal> {
+        let (file, _) = file::open(path, &self.mount)?;
+        PlainFile::new(path, file).map_err(Refusal::file("use", path))
     }
 
     /// Lets others share the stack that a disk has after sealing.

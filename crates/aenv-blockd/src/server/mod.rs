@@ -123,10 +123,14 @@ impl Server {
         }
         let (stop, orders) = channel();
         let gone = stop.clone();
-        fuse::start(devices, &Arc::new(Service { nodes }), move || {
-            // The main thread listens for as long as the program lives.
-            let _ = gone.send(Stop::MountGone);
-        })
+        fuse::start(
+            devices,
+            &Arc::new(Service { nodes, passes_through: succession.agreement.can_pass_through() }),
+            move || {
+                // The main thread listens for as long as the program lives.
+                let _ = gone.send(Stop::MountGone);
+            },
+        )
         .map_err(threads)?;
         let (mount, agreement) = (options.mount.clone(), succession.agreement);
         let control = Arc::new(Control { table: Arc::clone(&table), mount, agreement });

@@ -29,6 +29,9 @@ pub(crate) fn policy_of(arguments: &WritableArguments) -> WritePolicy {
 impl Table {
     /// Puts an image together for the first time; makes its writable layer when there is none.
     pub(crate) fn assemble_new(&self, opened: &OpenArguments) -> Result<Content, Refusal> {
+        if let Some(path) = &opened.plain {
+            return self.layers.plain_file(path).map(Content::Plain);
+        }
         let stack = self.layers.stack(opened.name.as_str(), &opened.layers, opened.purpose)?;
         let Some(writable) = &opened.writable else {
             return Ok(Content::Sealed(stack));
@@ -79,6 +82,10 @@ impl Table {
     pub(crate) fn assemble_again(&self, description: &Description) -> Result<Assembled, Refusal> {
         let opened = &description.opened;
         let name = opened.name.as_str();
+        if let Some(path) = &opened.plain {
+            let content = Content::Plain(self.layers.plain_file(path)?);
+            return Ok(Assembled { content, frozen: Vec::new() });
+        }
         let stack = self.layers.stack(name, &description.layers, opened.purpose)?;
         let (Some(directory), Some(writable)) = (&description.writable, &opened.writable) else {
             return Ok(Assembled { content: Content::Sealed(stack), frozen: Vec::new() });

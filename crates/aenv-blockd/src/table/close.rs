@@ -64,7 +64,7 @@ impl Table {
         let outcome = match open.content() {
             // An image without bytes has nothing to write out.
             Err(_) => return Ok(()),
-            Ok(Content::Sealed(_)) => return Ok(()),
+            Ok(Content::Sealed(_) | Content::Plain(_)) => return Ok(()),
             Ok(Content::Writable(disk)) => {
                 // A seal that somebody was promised is done even when the rest is thrown away.
                 self.start_sealing(open);

@@ -88,6 +88,12 @@ fn check(arguments: &OpenArguments) -> Result<(), Refusal> {
     if layers > limit {
         return Err(Refusal::TooManyLayers { image: arguments.name.clone(), layers, limit });
     }
+    if let Some(path) = &arguments.plain {
+        if !arguments.layers.is_empty() || arguments.writable.is_some() {
+            return Err(Refusal::argument("a plain image has neither layers nor a writable one"));
+        }
+        return check_path(path);
+    }
     match &arguments.writable {
         Some(_) if arguments.purpose == Use::Memory => {
             return Err(Refusal::argument("memory images take no writes: \"writable\" must be null"));

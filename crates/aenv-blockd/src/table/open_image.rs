@@ -40,7 +40,7 @@ impl OpenImage {
     pub(crate) fn writable(&self) -> Result<&WritableDisk, Refusal> {
         match self.content()? {
             Content::Writable(disk) => Ok(disk),
-            Content::Sealed(_) => Err(Refusal::NotWritable(self.image.name().clone())),
+            Content::Sealed(_) | Content::Plain(_) => Err(Refusal::NotWritable(self.image.name().clone())),
         }
     }
 

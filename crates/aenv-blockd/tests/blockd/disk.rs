@@ -214,3 +214,48 @@ fn test_exports_show_what_the_disk_shows() {
         assert!(read_all(&copy) == expected, "{name}");
     }
 }
+
+#[test]
+fn test_a_plain_file_is_read_by_the_kernel_and_never_written() {
+    let daemon = Daemon::start();
+    let path = daemon.open_disk("disk", &[], "w0", Some(SIZE));
+    let content = Dice::new(12).bytes(1 << 20);
+    open_file(&path).write_all_at(&content, 3 << 20).unwrap();
+    let plain = daemon.path("plain");
+    let mut client = daemon.client();
+    let order = json!({ "name": "disk", "path": plain, "compression": null, "flatten": true, "plain": true });
+    client.call("export", order);
+    assert!(read_all(&plain) == read_all(&path));
+    assert!(
+        std::os::unix::fs::MetadataExt::blocks(&plain.metadata().unwrap()) * 512 < 2 << 20,
+        "holes stay holes"
+    );
+
+    let open = |name: &str, purpose: &str| json!({ "name": name, "layers": [], "writable": null, "plain": plain, "use": purpose, "owner": 0 });
+    client.call("open", open("image", "disk"));
+    let image = daemon.file("image");
+    let first = File::open(&image).unwrap();
+    let check = |file: &File| {
+        let mut found = vec![0; 1 << 20];
+        file.read_exact_at(&mut found, 3 << 20).unwrap();
+        assert!(found == content);
+    };
+    check(&first);
+    let passes = client.call("hello", json!({}))["passthrough"] == json!(true);
+    let reads = client.call("stat", json!({ "name": "image" }))["counters"]["reads"].as_u64().unwrap();
+    assert_eq!(reads == 0, passes, "the kernel reads by itself where it can");
+    assert_eq!(File::options().write(true).open(&image).unwrap_err().raw_os_error(), Some(libc::EROFS));
+
+    daemon.kill_server();
+    check(&File::open(&image).unwrap());
+    check(&first);
+    drop(first);
+    client.call("close", json!({ "name": "image", "discard": false }));
+
+    // Memory is opened for writing as well, so that the kernel must not have the file.
+    client.call("open", open("memory", "memory"));
+    let memory = open_file(&daemon.file("memory"));
+    check(&memory);
+    assert!(memory.write_all_at(&[1; 512], 0).is_err());
+    assert!(read_all(&plain) == read_all(&path));
+}

@@ -11,6 +11,7 @@ fn description(name: &str, serial: u64) -> Description {
         name: name.to_owned().try_into().unwrap(),
         layers: Vec::new(),
         writable: None,
+        plain: None,
         purpose: Use::Disk,
         owner: 0,
     };
