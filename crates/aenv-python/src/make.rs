@@ -122,7 +122,8 @@ pub(crate) fn flatten(
     })
 }
 
-/// Make one layer that can take the place of layers that lie on each other, the lowest first.
+/// Make one layer that can take the place of layers that lie on each other, the lowest first. It carries the
+/// identifier of the top one, and the parent of the lowest, unless others are given.
 #[pyfunction]
 #[pyo3(signature = (layers, output, *, new=None, progress=None, token=None))]
 pub(crate) fn merge(
@@ -133,9 +134,10 @@ pub(crate) fn merge(
     progress: Option<Py<PyAny>>,
     token: Option<PyRef<'_, CancellationToken>>,
 ) -> PyResult<WrittenLayer> {
-    let new = options(new);
+    let mut new = options(new);
     run(py, Watch::new(progress, token), move |watcher| {
         let stack = open_stack(&layers)?;
+        inherit_identifiers(&mut new, &stack);
         watcher.expect(data_bytes(&stack))?;
         let output = Output::create(&output)?;
         let summary = write(&output, &new, |sink| {
@@ -175,6 +177,14 @@ pub(crate) fn seal(
         WritableLayer::open(&name, location, options)?.seal_as(&output)?;
         describe(&Input::open(&sealed)?)
     })
+}
+
+/// What takes the place of layers is known by the names that whoever stands on them, or next to them, knows.
+fn inherit_identifiers(new: &mut NewLayer, stack: &Stack) {
+    if let ([bottom, ..], [.., top]) = (stack.layers(), stack.layers()) {
+        new.id = if new.id.is_none() { top.id() } else { new.id };
+        new.parent = if new.parent.is_none() { bottom.parent() } else { new.parent };
+    }
 }
 
 fn options(new: Option<PyRef<'_, NewLayer>>) -> NewLayer {

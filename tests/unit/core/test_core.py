@@ -3,6 +3,7 @@
 import hashlib
 import os
 from pathlib import Path
+from uuid import UUID
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -102,6 +103,21 @@ def test_merging_the_upper_layers_changes_nothing(tmp_path: Path) -> None:
     core.cat(stack, tmp_path / "disk")
     core.cat([tmp_path / "0", tmp_path / "merged"], tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "disk").read_bytes()
+
+
+def test_what_takes_the_place_of_layers_is_known_by_their_names(tmp_path: Path) -> None:
+    names = [str(UUID(int=number + 1)).upper() for number in range(3)]
+    for number, name in enumerate(names):
+        write_image(tmp_path / f"{number}.raw", blocks=8, seed=number)
+        below = names[number - 1] if number else None
+        core.commit(
+            tmp_path / f"{number}.raw", tmp_path / f"{number}", new=core.NewLayer(layer_id=name, parent_id=below)
+        )
+    core.merge([tmp_path / "1", tmp_path / "2"], tmp_path / "merged")
+    core.merge([tmp_path / "1", tmp_path / "2"], tmp_path / "renamed", new=core.NewLayer(layer_id=names[0]))
+    merged = core.inspect(tmp_path / "merged")
+    assert (merged.layer_id, merged.parent_id) == (names[2], names[0])
+    assert core.inspect(tmp_path / "renamed").layer_id == names[0]
 
 
 def test_a_pair_is_sealed_in_place(tmp_path: Path) -> None:
