@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::PoisonError;
 
+use super::claim::Claim;
 use super::disk::absent_is_fine;
-use super::entry::{punch, Claim, Entry, INDEX};
+use super::entry::{punch, Entry, INDEX};
 use super::flight::Landing;
 use super::slots::Phase;
 

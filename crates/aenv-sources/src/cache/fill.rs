@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::budget::Budget;
+use super::claim::{Access, Claim};
 use super::disk::{is_full, read_exact, write_all};
-use super::entry::{punch, Access, Claim, Entry};
+use super::entry::{punch, Entry};
 use super::flight::{Landing, Run};
 use super::slots::Phase;
 use crate::error::SourceError;

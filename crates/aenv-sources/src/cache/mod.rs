@@ -3,6 +3,7 @@
 
 mod blob;
 mod budget;
+mod claim;
 mod disk;
 mod entry;
 mod evict;
