@@ -1,5 +1,6 @@
 //! Plain HTTP: body and response types, JSON errors, bounded reading. Knows no route and no protocol above HTTP.
 
+mod crowd;
 pub(crate) mod query;
 pub(crate) mod server;
 

@@ -1,11 +1,12 @@
 //! Starts one program: descriptors, terminal, user, limits. What the child itself does is in `inside`.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use nix::fcntl::{open, OFlag};
 use nix::pty::Winsize;
+use nix::sys::resource::{getrlimit, Resource};
 use nix::sys::signal::{kill, Signal};
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
@@ -63,7 +64,6 @@ pub(super) struct Ends {
 impl Ends {
     /// Their numbers, for the record.
     pub(super) fn streams(&self, pidfd: &OwnedFd) -> Streams {
-        use std::os::fd::AsRawFd;
         let number = |end: &Option<OwnedFd>| end.as_ref().map(AsRawFd::as_raw_fd);
         Streams {
             pidfd: pidfd.as_raw_fd(),
@@ -103,6 +103,7 @@ fn open_streams(launch: &Launch<'_>) -> io::Result<(Ends, [OwnedFd; 3])> {
     let user = launch.user;
     if let InputKind::Terminal(size) = launch.input {
         let terminal = terminal::open(size, user)?;
+        check_reserve(&terminal.master)?;
         let inner = [terminal.slave.try_clone()?, terminal.slave.try_clone()?, terminal.slave];
         return Ok((Ends { terminal: Some(terminal.master), ..Ends::default() }, inner));
     }
@@ -116,9 +117,25 @@ fn open_streams(launch: &Launch<'_>) -> io::Result<(Ends, [OwnedFd; 3])> {
         }
     };
     let (stdout_ours, stdout) = open_pipe(user)?;
+    check_reserve(&stdout_ours)?;
     let (stderr_ours, stderr) = open_pipe(user)?;
     let ends = Ends { input, stdout: Some(stdout_ours), stderr: Some(stderr_ours), terminal: None };
     Ok((ends, [stdin, stdout, stderr]))
+}
+
+/// Descriptors that processes leave to connections and files, so that somebody can still end processes.
+const RESERVED_DESCRIPTORS_MAX: u64 = 16 << 10;
+
+/// Refuses a descriptor out of the reserve. The kernel gives the lowest free number, so the number says how many are
+/// in use.
+fn check_reserve(descriptor: &OwnedFd) -> io::Result<()> {
+    let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let reserve = (limit / 4).min(RESERVED_DESCRIPTORS_MAX);
+    let number = u64::try_from(descriptor.as_raw_fd()).expect("open descriptors are not negative");
+    if number >= limit - reserve {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
+    Ok(())
 }
 
 /// A pipe that belongs to the user, who may reopen it as `/dev/stdout`: reading end, writing end.
