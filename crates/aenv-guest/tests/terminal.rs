@@ -116,3 +116,15 @@ fn test_resizing_a_process_without_terminal_is_an_error() {
     assert_eq!(update(Value::Null).json(), json!({}));
     daemon.call("process.Process/SendSignal", json!({"process": {"pid": pid}, "signal": 9}));
 }
+
+#[test]
+fn test_a_job_in_the_background_keeps_no_terminal_open() {
+    let daemon = Daemon::start();
+    let mut terminal = Terminal::open(&daemon, "/bin/sh", &["-i"]);
+    terminal.type_text("sleep 45 & echo job=$!\n");
+    terminal.expect("job=");
+    terminal.type_text("echo last words; exit 4\n");
+    let transcript = terminal.stream.finish();
+    assert!(String::from_utf8_lossy(&transcript.pty).contains("last words\r\n"));
+    assert_eq!(transcript.end.expect("an end")["exitCode"], 4);
+}

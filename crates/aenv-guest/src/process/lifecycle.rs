@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use nix::pty::Winsize;
 use tokio::io::unix::AsyncFd;
 use tokio::io::Interest;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 use super::descent;
 use super::descriptor::Descriptor;
@@ -25,6 +26,9 @@ use crate::state::Daemon;
 
 /// How long killed processes get to let go of their streams.
 const LAST_OUTPUT_LIMIT: Duration = Duration::from_secs(2);
+/// How long a terminal may be silent after its shell has ended. The kernel has hung up on all others by then, but jobs
+/// of the shell may hold on to it for ever.
+const TERMINAL_SILENCE: Duration = Duration::from_millis(500);
 /// Pauses between looks at the record of a process that has ended, until the keeper has written down how.
 const FATE_PAUSE_FIRST: Duration = Duration::from_millis(1);
 const FATE_PAUSE_MAX: Duration = Duration::from_millis(100);
@@ -51,6 +55,7 @@ pub(crate) struct Process {
     parent: Parent,
     record: std::sync::Mutex<Option<Record>>,
     is_reaped: AtomicBool,
+    reaped: Notify,
     is_timed_out: AtomicBool,
 }
 
@@ -101,6 +106,7 @@ impl Process {
             parent: running.parent,
             record: std::sync::Mutex::new(running.record),
             is_reaped: AtomicBool::new(false),
+            reaped: Notify::new(),
             is_timed_out: AtomicBool::new(false),
         };
         Ok((Arc::new(process), outputs))
@@ -147,6 +153,7 @@ impl Process {
             Parent::Keeper => self.read_fate().await,
         };
         self.is_reaped.store(true, Ordering::Relaxed);
+        self.reaped.notify_one();
         fate.map_or_else(Ending::unknown, Ending::from)
     }
 
@@ -190,16 +197,36 @@ impl Process {
     }
 
     async fn pump(&self, channel: Channel, descriptor: &Descriptor) {
+        while let Some(frames) = self.read(channel, descriptor).await {
+            for frame in frames {
+                self.output.publish(frame).await;
+            }
+        }
+    }
+
+    /// The next output; `None` at the end. A stream that breaks is over, whatever the reason.
+    async fn read(&self, channel: Channel, descriptor: &Descriptor) -> Option<Vec<Bytes>> {
         let frame_bytes = if channel == Channel::Pty { 16 << 10 } else { 32 << 10 };
         let encode = |bytes: &[u8]| {
             let frames = bytes.chunks(frame_bytes).map(|chunk| frames::output(channel, chunk));
             frames.collect::<Vec<_>>()
         };
-        // A stream that breaks is over, whatever the reason.
-        while let Ok(Some(frames)) = descriptor.read_with(encode).await {
-            for frame in frames {
-                self.output.publish(frame).await;
-            }
+        let reading = descriptor.read_with(encode);
+        if channel != Channel::Pty {
+            return reading.await.ok().flatten();
+        }
+        let mut reading = std::pin::pin!(reading);
+        tokio::select! {
+            read = reading.as_mut() => return read.ok().flatten(),
+            () = self.wait_reaped() => {}
+        }
+        tokio::time::timeout(TERMINAL_SILENCE, reading).await.ok()?.ok().flatten()
+    }
+
+    /// For one waiter.
+    async fn wait_reaped(&self) {
+        if self.is_running() {
+            self.reaped.notified().await;
         }
     }
 
