@@ -1,11 +1,15 @@
 """Guests that do their worst: memory, disk, processes and descriptors run out, the firewall is flushed."""
 
+from collections.abc import Callable
+
 import pytest
-from e2b import CommandExitException, NotEnoughSpaceException, Sandbox
+from e2b import CommandExitException, NotEnoughSpaceException, PtySize, Sandbox
 
 RESIDENT = "awk '/^VmRSS/ {print $2}' /proc/$(pgrep -o -x aenv-guest)/status"
 IDLE_KIB_MAX = 8 << 10
 STREAMS, PROCESSES = 1000, 300
+# Most of it at once, and the rest block by block.
+FILL = "fallocate -l $(($(stat -f -c '%a * %S' /) * 99 / 100)) /var/tmp/most; cat /dev/zero > /var/tmp/rest || true"
 CLIENT = r"""
 import json, socket, struct
 
@@ -63,6 +67,53 @@ def test_a_full_disk_is_an_error_of_the_upload_alone(sandbox: Sandbox) -> None:
         sandbox.files.write("/mnt/small/file", b"x" * (4 << 20), user="root")
     assert sandbox.commands.run("echo on").stdout == "on\n"
     sandbox.commands.run("umount /mnt/small", user="root")
+
+
+def test_a_full_root_disk_is_an_error_until_there_is_room(create_sandbox: Callable[..., Sandbox]) -> None:
+    full = create_sandbox()
+    before = daemon_pid(full)
+    full.commands.run(FILL, user="root", timeout=120)
+    with pytest.raises(NotEnoughSpaceException):
+        full.files.write("/home/user/file", b"x" * (4 << 20))
+    # Processes, terminals and streams need no disk.
+    assert full.commands.run("echo on").stdout == "on\n"
+    terminal = full.pty.create(PtySize(rows=24, cols=80))
+    assert full.pty.kill(terminal.pid)
+    with pytest.raises(CommandExitException):
+        full.commands.run("echo x > /home/user/other")
+    full.commands.run("rm /var/tmp/most /var/tmp/rest", user="root")
+    full.files.write("/home/user/file", b"x" * (4 << 20))
+    assert daemon_pid(full) == before
+
+
+def test_a_killed_shell_ends_its_stream_and_no_other(sandbox: Sandbox) -> None:
+    witness = sandbox.commands.run("read line; echo got $line", background=True, stdin=True)
+    # By itself, by another command while its output floods, by the client while its output floods.
+    with pytest.raises(CommandExitException) as end:
+        sandbox.commands.run("echo before; kill -9 $$; echo after")
+    assert (end.value.stdout, end.value.error) == ("before\n", "signal: killed")
+    for kill in (
+        lambda pid: sandbox.commands.run(f"kill -9 {pid}"),
+        sandbox.commands.kill,
+    ):
+        flood = sandbox.commands.run("while :; do echo flood; done", background=True, retain_output=False)
+        assert next(iter(flood))[0]
+        kill(flood.pid)
+        with pytest.raises(CommandExitException) as end:
+            flood.wait()
+        assert end.value.error == "signal: killed"
+        assert flood.pid not in [process.pid for process in sandbox.commands.list()]
+    sandbox.commands.send_stdin(witness.pid, "it\n")
+    assert witness.wait().stdout == "got it\n"
+
+
+def test_a_killed_shell_ends_its_terminal_though_its_jobs_live_on(sandbox: Sandbox) -> None:
+    terminal = sandbox.pty.create(PtySize(rows=24, cols=80))
+    sandbox.pty.send_stdin(terminal.pid, b"sleep 8642 & kill -9 $$\n")
+    with pytest.raises(CommandExitException) as end:
+        terminal.wait(on_pty=lambda _: None)
+    assert end.value.error == "signal: killed"
+    assert sandbox.commands.run("pkill -c -f 'sleep 864[2]'").stdout == "1\n"
 
 
 def test_a_flushed_firewall_changes_nothing(sandbox: Sandbox) -> None:

@@ -29,18 +29,30 @@ class Recipe:
 
 def add_images(home: Home, *recipes: Recipe) -> None:
     """Make the images known in `home`, beside those that are prepared."""
-    images = home.path / "images"
-    images.unlink()
-    images.mkdir()
-    for image in (prepared_home() / "images").iterdir():
-        (images / image.name).symlink_to(image)
-    layers = home.path / "layers"
-    layers.unlink()
-    layers.mkdir()
-    for layer in (prepared_home() / "layers").iterdir():
-        (layers / layer.name).symlink_to(layer)
+    for name in ("images", "layers"):
+        _own(home.path / name, prepared_home() / name)
     for recipe in recipes:
         asyncio.run(_make(home.path, recipe))
+
+
+def add_large_base(home: Home, name: str, *, memory_mib: int) -> None:
+    """Make the image `base` known in `home` by another name, with more memory. Call `add_images` first."""
+    known = (manifest.read(directory.resolve()) for directory in (home.path / "images").iterdir())
+    base = next(image for image in known if "base" in image.names)
+    template_id = name.ljust(20, "0")
+    changes = {"template_id": template_id, "names": (name,), "memory_mib": memory_mib}
+    manifest.write(home.path / "images" / template_id, base.model_copy(update=changes))
+
+
+def _own(directory: Path, prepared: Path) -> None:
+    """Turn the link to what is prepared into a directory of links, which takes more."""
+    if directory.is_symlink():
+        directory.unlink()
+    else:  # left by a run that was killed
+        shutil.rmtree(directory)
+    directory.mkdir()
+    for entry in prepared.iterdir():
+        (directory / entry.name).symlink_to(entry)
 
 
 async def _make(home: Path, recipe: Recipe) -> None:
