@@ -81,6 +81,12 @@ def test_no_timeout_means_no_limit(sandbox: Any) -> None:
     assert sandbox.commands.run("sleep 3; echo done", timeout=0).stdout == "done\n"
 
 
+@line("G08")
+@pytest.mark.once
+def test_two_minutes_of_silence_end_no_stream(tokened: Any) -> None:
+    assert tokened.commands.run("sleep 130; echo done", timeout=0).stdout == "done\n"
+
+
 @line("G09")
 def test_the_user_decides_identity_and_home(sandbox: Any) -> None:
     show = "id -un; echo $HOME $USER $LOGNAME"

@@ -45,6 +45,15 @@ def wait_until_gone(sandbox: Any, seconds: float) -> None:
         time.sleep(0.1)
 
 
+@line("B04")
+@pytest.mark.once
+def test_the_first_command_is_never_too_early(create_sandbox: Any) -> None:
+    for number in range(25):
+        sandbox = create_sandbox()
+        assert sandbox.commands.run(f"echo {number}").stdout == f"{number}\n"
+        sandbox.kill()
+
+
 @line("A04", "A06", "B01", "B02", "B03", "B04", "B05", "B06", "B08", "B09", "B16", "B17", "C09", "C10", "C22")
 def test_a_new_sandbox_is_what_was_asked_for(create_sandbox: Any, sandboxes: Any, machine: Any) -> None:
     name = uuid.uuid4().hex

@@ -1,6 +1,7 @@
 """Groups A, G, I and J: what only a raw client sees of the daemon."""
 
 import socket
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -162,3 +163,18 @@ def test_broken_envelopes_are_refused_and_harm_nobody(place: Place, way: Headers
     else:
         assert 400 <= answer.status < 500
     assert start(place, way, ECHO).status == 200
+
+
+@line("I36")
+def test_an_upload_that_falls_silent_is_ended_after_a_minute(place: Place, way: Headers) -> None:
+    address = urlsplit(place.url)
+    with socket.create_connection((str(address.hostname), address.port or 80), timeout=90) as connection:
+        head = "".join(f"{name}: {value}\r\n" for name, value in way.items())
+        head += "Host: guest\r\nContent-Type: application/octet-stream\r\nContent-Length: 1000\r\n"
+        connection.sendall(f"POST /files?path=/tmp/silent HTTP/1.1\r\n{head}\r\nbegun".encode())
+        began = time.monotonic()
+        answer = connection.recv(65536)
+        assert 55 < time.monotonic() - began < 75
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        while answer:
+            answer = connection.recv(65536)
