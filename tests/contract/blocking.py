@@ -86,6 +86,8 @@ def wrap(loop: EventLoop, value: Any) -> Any:
             return BlockingTerminals(loop, value)
         case Filesystem():
             return BlockingFiles(loop, value)
+        case list():
+            return [wrap(loop, item) for item in value]
     is_asynchronous = type(value).__module__.startswith(_ASYNCHRONOUS) or hasattr(value, "__aiter__")
     return Blocking(loop, value) if is_asynchronous else value
 

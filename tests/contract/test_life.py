@@ -156,7 +156,7 @@ def test_what_is_gone_is_not_found(create_sandbox: Any, sandboxes: Any, machine:
 @line("C12", "C13")
 def test_lifecycle_and_network_are_told(tokened: Any) -> None:
     info = tokened.get_info()
-    assert info.lifecycle["on_timeout"] == "kill"
+    assert info.lifecycle["on_timeout"] == "pause"
     assert not info.lifecycle["auto_resume"]
     assert info.allow_internet_access is None
 

@@ -27,7 +27,7 @@ def test_a_new_sandbox_is_described_as_it_is(create_sandbox: Callable[..., Sandb
     assert (info.name, info.state, info.metadata) == ("base", SandboxState.RUNNING, {"k y": "v&1=%"})
     assert round((info.end_at - info.started_at).total_seconds()) == 300
     assert info.lifecycle is not None
-    assert info.lifecycle["on_timeout"] == "kill"
+    assert info.lifecycle["on_timeout"] == "pause"
     assert sandbox.commands.run("echo $FOO").stdout == "bar\n"
     assert sandbox.commands.run("echo $FOO", envs={"FOO": "other"}).stdout == "other\n"
     assert sandbox.is_running()
