@@ -15,9 +15,12 @@ from agentenv.orchestrator.record import Basis, SandboxRecord
 from agentenv.orchestrator.turns import Turn
 from agentenv.runtime.base import Captured, CapturePlan
 from agentenv.runtime.live import Holdings, Live
-from agentenv.snapshots.base import SnapshotKind, SnapshotManifest
+from agentenv.snapshots.base import FileRecord, SnapshotKind, SnapshotManifest
 
 _UNDO_SECONDS = 60.0
+# A machine that is captured again and again without a pause between: reading a memory of more layers costs more than
+# writing all of it once.
+_LONGEST_MEMORY_CHAIN = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +57,24 @@ async def take_snapshot(turn: Turn, wish: Wish, settle: Settle) -> SnapshotManif
             await turn.intend(attempt_id=snapshot_id)
         undo.push("capture directory", lambda: fleet.repository.discard(snapshot_id))
         directory = await fleet.repository.incoming(snapshot_id)
-        captured = await _capture(turn, live, snapshot_id, directory, wish)
+        stands_on = _memory_below(record)
+        plan = CapturePlan(
+            snapshot_id=snapshot_id,
+            into=directory,
+            token=record.sandbox.envd_token,
+            with_memory=wish.with_memory,
+            below=await _local_files(turn, stands_on) if wish.with_memory else None,
+            needs_guest=wish.needs_guest,
+            stay_stopped=wish.stay_stopped,
+        )
+        captured = await _capture(turn, live, plan)
         undo.push("half a snapshot", lambda: _unpublish(turn, snapshot_id, captured))
         if wish.stay_stopped:
             undo.push("machine standing still", lambda: fleet.launcher.go_on(live, record.sandbox.envd_token))
         manifest, files = await manifests.describe(
             record,
             captured,
+            stands_on=stands_on,
             snapshot_id=snapshot_id,
             kind=wish.kind,
             names=wish.names,
@@ -74,16 +88,12 @@ async def take_snapshot(turn: Turn, wish: Wish, settle: Settle) -> SnapshotManif
     return manifest
 
 
-async def _capture(turn: Turn, live: Live, snapshot_id: SnapshotId, directory: Path, wish: Wish) -> Captured:
-    plan = CapturePlan(
-        snapshot_id=snapshot_id,
-        into=directory,
-        token=turn.record.sandbox.envd_token,
-        with_memory=wish.with_memory,
-        below=await _memory_files(turn) if wish.with_memory else None,
-        needs_guest=wish.needs_guest,
-        stay_stopped=wish.stay_stopped,
-    )
+def _memory_below(record: SandboxRecord) -> tuple[FileRecord, ...]:
+    layers = record.basis.memory_layers
+    return layers if len(layers) < _LONGEST_MEMORY_CHAIN else ()
+
+
+async def _capture(turn: Turn, live: Live, plan: CapturePlan) -> Captured:
     with turn.step("capture"):
         captured = await turn.fleet.launcher.capture(live, plan)
     if captured.memory is not None:
@@ -92,11 +102,11 @@ async def _capture(turn: Turn, live: Live, snapshot_id: SnapshotId, directory: P
     return captured
 
 
-async def _memory_files(turn: Turn) -> tuple[Path, ...] | None:
-    """Return the layers that the machine's memory is a change of, as local files; None when it was booted."""
+async def _local_files(turn: Turn, layers: tuple[FileRecord, ...]) -> tuple[Path, ...] | None:
+    """Return layers as local files; None when there are none, so that the capture stands alone."""
     repository = turn.fleet.repository
     paths = []
-    for layer in turn.record.basis.memory_layers:
+    for layer in layers:
         source = await repository.layer(layer)
         paths.append(source.path if isinstance(source, FileLayer) else await repository.fetch(layer))
     return tuple(paths) or None

@@ -18,13 +18,17 @@ async def describe(
     record: SandboxRecord,
     captured: Captured,
     *,
+    stands_on: tuple[FileRecord, ...],
     snapshot_id: SnapshotId,
     kind: SnapshotKind,
     names: tuple[str, ...],
     now: datetime,
     directory: Path,
 ) -> tuple[SnapshotManifest, dict[str, Path]]:
-    """Return the manifest of a capture, and its new files by digest; all of them lie in `directory`."""
+    """Return the manifest of a capture, and its new files by digest; all of them lie in `directory`.
+
+    `stands_on` are the memory layers that the captured one is a change of.
+    """
     assert record.boot is not None, "a sandbox of a program that could not pause was captured"
     sandbox, basis = record.sandbox, record.basis
     files: dict[str, Path] = {}
@@ -38,7 +42,7 @@ async def describe(
     if captured.memory is not None and captured.device_state is not None:
         memory = captured.memory
         files[memory.digest] = memory.memory_layer
-        memory_layers = (*basis.memory_layers, FileRecord(memory.digest, memory.size_bytes))
+        memory_layers = (*stands_on, FileRecord(memory.digest, memory.size_bytes))
         device_state = await asyncio.to_thread(_take_small_file, captured.device_state, files)
     manifest = SnapshotManifest(
         snapshot_id=snapshot_id,

@@ -132,6 +132,21 @@ async def test_a_snapshot_after_a_snapshot_writes_what_changed(node: Node) -> No
     assert holds(node, made.id) == (9, 9)
 
 
+async def test_a_memory_of_many_layers_is_written_anew(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentenv.orchestrator.capturing._LONGEST_MEMORY_CHAIN", 3)
+    sandbox = await running(node)
+    lengths = []
+    for number in range(5):
+        put(node, sandbox.id, number, number)
+        taken = await node.service.snapshot(sandbox.id, name=None)
+        lengths.append(len(node.repository.manifests[taken.snapshot_id].memory_layers))
+        made = await node.service.create(a_request(template=taken.snapshot_id))
+        assert holds(node, made.id) == (number, number)
+        await node.service.kill(made.id)
+
+    assert lengths == [1, 2, 3, 1, 2]
+
+
 async def test_a_snapshot_without_memory_boots(node: Node) -> None:
     sandbox = await running(node, memory=7, disk=5)
 
