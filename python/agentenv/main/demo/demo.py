@@ -1,22 +1,19 @@
-"""The demo's story: what it does, in order, and the table of how long each part took."""
+"""The demo: what it does, in order."""
 
 import asyncio
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 
 from agentenv.base.clock import SystemClock
-from agentenv.base.errors import Unavailable
-from agentenv.base.units import format_seconds
+from agentenv.main.demo.branches import CHILDREN, tell_of_branches
 from agentenv.main.demo.scratch import ScratchServer, scratch_home, scratch_server
+from agentenv.main.demo.story import DemoFailed, Story, expect
 from agentenv.main.doctor.leaks import find_leaks
 from agentenv.main.home import Home
 from agentenv.main.settings import Settings
@@ -31,46 +28,13 @@ if TYPE_CHECKING:
 _NETWORK = {
     "prefix": "aenvdemo",
     "network": IPv4Network("10.204.0.0/24"),
-    "max_slots": 16,
+    "max_slots": 2 * CHILDREN,
     "ready_slots_low": 1,
-    "ready_slots_high": 2,
+    "ready_slots_high": 4,
     "uid_base": 330_000,
 }
 _WEB_PORT = 3000
 _PROGRAM = "import math, sys; print(sys.version.split()[0], math.factorial(20))"
-
-
-class DemoFailed(Unavailable):
-    """Something in the demo was not as it must be; the message says what."""
-
-    code = "demo_failed"
-
-
-@dataclass
-class Story:
-    """Runs steps, shows each as it ends, and remembers how long it took."""
-
-    console: Console
-    rows: list[tuple[str, str, float]] = field(default_factory=list)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[list[str]]:
-        """Time a step; the lines put into the yielded list are shown as its result."""
-        begin = time.perf_counter()
-        result: list[str] = []
-        yield result
-        seconds = time.perf_counter() - begin
-        self.rows.append((name, result[0] if result else "", seconds))
-        self.console.print(f"[green]✓[/] {name} [dim]({format_seconds(seconds)})[/]", highlight=False)
-        for line in result:
-            self.console.print(f"    {line}", markup=False, highlight=False)
-
-    def table(self) -> Table:
-        """Return the table of all steps."""
-        table = Table("step", "result", "time", title="What the demo did")
-        for name, result, seconds in self.rows:
-            table.add_row(name, result, format_seconds(seconds))
-        return table
 
 
 def run_demo(settings: Settings, *, skip_setup: bool) -> None:
@@ -121,15 +85,16 @@ def _use(story: Story, server: ScratchServer, sdk: type["Sandbox"]) -> None:
     with story.step("write a file and read it back") as result:
         sandbox.files.write("notes/hello.txt", "written from outside\n")
         text = sandbox.files.read("notes/hello.txt")
-        _expect(text == "written from outside\n", f"the file came back as {text!r}")
+        expect(text == "written from outside\n", f"the file came back as {text!r}")
         result.append(sandbox.commands.run("ls -l notes/hello.txt").stdout.strip())
     with story.step("use a terminal (PTY)") as result:
         result.append(_use_terminal(sandbox))
     with story.step("reach a web server inside the sandbox") as result:
         result.append(_reach_web_server(sandbox, server))
+    tell_of_branches(story, sandbox, server)
     with story.step("kill the sandbox") as result:
-        _expect(sandbox.kill(), "the sandbox was not there to be killed")
-        _expect(not sandbox.is_running(), "the sandbox still runs after its kill")
+        expect(sandbox.kill(), "the sandbox was not there to be killed")
+        expect(not sandbox.is_running(), "the sandbox still runs after its kill")
         result.append("is_running() is False")
 
 
@@ -141,7 +106,7 @@ def _use_terminal(sandbox: "Sandbox") -> str:
     sandbox.pty.send_stdin(terminal.pid, b"stty size; echo $((100+23))\nexit\n")
     terminal.wait(on_pty=output.extend)
     text = output.decode(errors="replace")
-    _expect("24 80" in text and "123" in text, f"the terminal showed {text!r}")
+    expect("24 80" in text and "123" in text, f"the terminal showed {text!r}")
     return "24 rows, 80 columns, 100+23=123"
 
 
@@ -157,22 +122,17 @@ def _reach_web_server(sandbox: "Sandbox", server: ScratchServer) -> str:
                 text = answer.read().decode()
         except urllib.error.HTTPError as error:
             # 502 is the contract's answer while nothing listens on the port yet.
-            _expect(error.code == 502 and time.monotonic() < deadline, f"the web server answered {error.code}")
+            expect(error.code == 502 and time.monotonic() < deadline, f"the web server answered {error.code}")
             time.sleep(0.1)  # noqa: TID251 - a plain synchronous program without an event loop
             continue
-        _expect("hello from the sandbox" in text, f"the web server sent {text!r}")
+        expect("hello from the sandbox" in text, f"the web server sent {text!r}")
         return f"port {_WEB_PORT}: {text}"
 
 
 def _check_leaks(settings: Settings, home: Home, result: list[str]) -> None:
     leaks = asyncio.run(find_leaks(home.path, settings.network))
-    _expect(not leaks, f"left behind: {', '.join(leaks)}")
+    expect(not leaks, f"left behind: {', '.join(leaks)}")
     result.append("no process, namespace, link, mount, nft table or disk")
-
-
-def _expect(is_so: bool, otherwise: str) -> None:
-    if not is_so:
-        raise DemoFailed(otherwise)
 
 
 def _import_sdk() -> type["Sandbox"]:
