@@ -203,7 +203,7 @@ def freeze_daemon(sandbox: Any) -> None:
 @line("D18")
 @pytest.mark.newest
 @pytest.mark.once
-def test_a_pause_during_a_snapshot_does_no_harm(create_sandbox: Any) -> None:
+def test_a_pause_during_a_snapshot_does_no_harm(create_sandbox: Any, sandboxes: Any, machine: Any) -> None:
     sandbox = create_sandbox()
     start_counting(sandbox)
     taken: list[Any] = []
@@ -216,7 +216,7 @@ def test_a_pause_during_a_snapshot_does_no_harm(create_sandbox: Any) -> None:
     wait_until(lambda: counted(sandbox) > resumed)
     assert taken
     for one in taken:
-        sandbox.delete_snapshot(one.snapshot_id)
+        assert sandboxes.delete_snapshot(one.snapshot_id, **machine.options)
 
 
 @line("D23")

@@ -133,20 +133,22 @@ def test_processes_go_on_in_a_sandbox_from_a_snapshot_that_is_deleted(
 
 @line("E19")
 @pytest.mark.once
-def test_a_snapshot_of_the_file_system_boots_cold(source: Any, create_sandbox: Any) -> None:
+def test_a_snapshot_of_the_file_system_boots_cold(
+    source: Any, create_sandbox: Any, sandboxes: Any, machine: Any
+) -> None:
     boot_id = "cat /proc/sys/kernel/random/boot_id"
     taken = source.create_snapshot(mode="filesystem", request_timeout=120)
     made = create_sandbox(template=taken.snapshot_id)
     assert made.files.read("past") == "before\n"
     assert made.commands.run(boot_id).stdout != source.commands.run(boot_id).stdout
-    source.delete_snapshot(taken.snapshot_id)
+    assert sandboxes.delete_snapshot(taken.snapshot_id, **machine.options)
 
 
 @line("E22")
 @pytest.mark.once
-def test_names_with_slashes_and_colons_work(source: Any, create_sandbox: Any, machine: Any) -> None:
+def test_names_with_slashes_and_colons_work(source: Any, create_sandbox: Any, sandboxes: Any, machine: Any) -> None:
     name = f"team/n{uuid.uuid4().hex[:8]}:one"
     source.create_snapshot(name=name, request_timeout=120)
     assert create_sandbox(template=name).files.read("past") == "before\n"
-    assert source.delete_snapshot(name) is True
-    assert source.delete_snapshot(name) is False
+    assert sandboxes.delete_snapshot(name, **machine.options) is True
+    assert sandboxes.delete_snapshot(name, **machine.options) is False

@@ -136,7 +136,7 @@ def test_a_rollback_brings_back_memory_and_disk(create_sandbox: Callable[..., Sa
     assert sandbox.files.read("story") == "chapter one\n"
     assert ask_counter(sandbox)[0] <= count + 200
     check_counter(sandbox, 1)
-    sandbox.delete_snapshot(taken.snapshot_id)
+    assert Sandbox.delete_snapshot(taken.snapshot_id, **access)
 
 
 def post(server: ScratchServer, path: str, body: dict[str, Any]) -> Any:

@@ -3,7 +3,7 @@
 import json
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ CHILDREN = 16
 _COUNTER = "import itertools,time\nfor n in itertools.count(): open('/tmp/count','w').write(str(n)); time.sleep(.05)\n"
 
 
-def tell_of_branches(story: Story, sandbox: "Sandbox", server: ScratchServer) -> None:
+def tell_of_branches(story: Story, sandbox: "Sandbox", server: ScratchServer, address: Mapping[str, Any]) -> None:
     """Pause and resume a sandbox, then let it branch."""
     with story.step("start a program that counts in memory") as result:
         sandbox.files.write("counter.py", _COUNTER)
@@ -55,7 +55,7 @@ def tell_of_branches(story: Story, sandbox: "Sandbox", server: ScratchServer) ->
         with ThreadPoolExecutor(4) as pool:
             expect(all(pool.map(lambda one: one.kill(), children)), "a child was gone before its end")
         for name in ("another-two", "chapter-one"):
-            expect(sandbox.delete_snapshot(name), f"the snapshot {name} was gone before its end")
+            expect(sandbox.delete_snapshot(name, **address), f"the snapshot {name} was gone before its end")
         result.append(f"{len(children)} children, 2 snapshots")
 
 

@@ -91,7 +91,7 @@ def _use(story: Story, server: ScratchServer, sdk: type["Sandbox"]) -> None:
         result.append(_use_terminal(sandbox))
     with story.step("reach a web server inside the sandbox") as result:
         result.append(_reach_web_server(sandbox, server))
-    tell_of_branches(story, sandbox, server)
+    tell_of_branches(story, sandbox, server, address)
     with story.step("kill the sandbox") as result:
         expect(sandbox.kill(), "the sandbox was not there to be killed")
         expect(not sandbox.is_running(), "the sandbox still runs after its kill")
