@@ -121,7 +121,9 @@ def test_sixteen_children_are_each_their_own(create_sandbox: Callable[..., Sandb
                 one.kill()
 
 
-def test_a_rollback_brings_back_memory_and_disk(create_sandbox: Callable[..., Sandbox], server: ScratchServer) -> None:
+def test_a_rollback_brings_back_memory_and_disk(
+    create_sandbox: Callable[..., Sandbox], server: ScratchServer, access: Access
+) -> None:
     sandbox = create_sandbox()
     start_counter(sandbox)
     sandbox.files.write("story", "chapter one\n")
