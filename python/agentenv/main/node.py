@@ -52,6 +52,8 @@ async def open_node(
     """Build a node, take over what an earlier process left, and give everything back at the end."""
     async with AsyncExitStack() as stack:
         has_started = False
+        # Whether machines run on when this process ends; they need their disks then.
+        leaves_machines = True
         boot_files = provision.find_boot_files(home.path)
         pool = aio.BlockingPool("node", _THREADS)
         stack.callback(pool.close)
@@ -72,7 +74,7 @@ async def open_node(
         await disks.start()
 
         async def stop_disks() -> None:
-            await disks.stop(detach=settings.server.detach_on_stop or not has_started)
+            await disks.stop(detach=leaves_machines)
 
         stack.push_async_callback(stop_disks)
         await network.start(recovery.kept_slots(known))
@@ -105,9 +107,11 @@ async def open_node(
         service = Service(fleet)
 
         async def stop() -> None:
+            nonlocal leaves_machines
             # A start that failed half-way must not end what the next start could adopt.
             detach = settings.server.detach_on_stop or not has_started
             kept = await service.stop(detach=detach)
+            leaves_machines = detach or bool(kept)
             await network.stop(keep=kept if has_started else recovery.kept_slots(known))
 
         stack.push_async_callback(stop)
