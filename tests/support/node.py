@@ -262,6 +262,9 @@ class FakeGuest:
     async def wait_ready(self, address: GuestAddress) -> None:
         await self.stops.pass_by("guest.ready")
 
+    async def wait_reachable(self, address: GuestAddress) -> None:
+        await self.stops.pass_by("guest.ready")
+
     async def initialise(self, address: GuestAddress, setup: GuestSetup, *, current_token: str | None) -> None:
         await self.stops.pass_by("guest.init")
         self.initialised.append(setup)

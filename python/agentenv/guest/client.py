@@ -52,13 +52,27 @@ class GuestClient:
         while not await self._answers(address):
             await self._clock.sleep(_POLL_SECONDS)
 
-    async def _answers(self, address: GuestAddress) -> bool:
+    async def wait_reachable(self, address: GuestAddress) -> None:
+        """Return when the guest's kernel takes connections for the daemon, which was there when it was captured.
+
+        Never gives up by itself. A request costs a guest that was just restored more than any later one, so the first
+        is not spent on asking whether it is well.
+        """
+        while not await self._accepts(address):
+            await self._clock.sleep(_POLL_SECONDS)
+
+    async def _accepts(self, address: GuestAddress) -> bool:
         try:
             async with asyncio.timeout(_TRY_SECONDS):
                 _, writer = await asyncio.open_connection(str(address.host), address.port)
         except (OSError, TimeoutError):
             return False
         writer.close()
+        return True
+
+    async def _answers(self, address: GuestAddress) -> bool:
+        if not await self._accepts(address):
+            return False
         try:
             return await self.is_healthy(address, timeout_seconds=5)
         except GuestRefused:
@@ -90,7 +104,7 @@ class GuestClient:
             body["defaultUser"] = setup.default_user
         if setup.default_workdir is not None:
             body["defaultWorkdir"] = setup.default_workdir
-        await self._call("POST", address, "/init", body=body, token=current_token, timeout_seconds=10)
+        await self._call("POST", address, "/init", body=body, token=current_token, timeout_seconds=30)
 
     async def metrics(self, address: GuestAddress, token: str) -> GuestMetrics:
         """Return the guest's counters as they are now."""

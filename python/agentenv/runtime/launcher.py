@@ -160,9 +160,12 @@ class Launcher:
             raise failure(f"the machine of sandbox {plan.sandbox_id} ended while it started: {end.cause}")
 
     async def _initialise(self, plan: LaunchPlan, live: Live) -> None:
-        token = plan.origin.token if isinstance(plan.origin, Restore) else None
-        await self._guest.wait_ready(live.address)
-        await self._guest.initialise(live.address, plan.setup, current_token=token)
+        if isinstance(plan.origin, Restore):
+            await self._guest.wait_reachable(live.address)
+            await self._guest.initialise(live.address, plan.setup, current_token=plan.origin.token)
+        else:
+            await self._guest.wait_ready(live.address)
+            await self._guest.initialise(live.address, plan.setup, current_token=None)
 
     async def capture(self, live: Live, plan: CapturePlan) -> Captured:
         """Take the state of a live sandbox into files; see `Capturer.capture`."""

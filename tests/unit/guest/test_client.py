@@ -157,3 +157,40 @@ async def test_wait_ready_returns_once_the_daemon_answers(client: GuestClient, s
     ready = True
     await clock.advance(1)
     await waiting
+
+
+async def test_the_disk_is_frozen_for_a_bounded_time_and_thawed(client: GuestClient, serve: Serve) -> None:
+    seen: list[tuple[str, str, str | None]] = []
+
+    async def daemon(request: web.Request) -> web.StreamResponse:
+        seen.append((request.method, request.path_qs, request.headers.get("X-Access-Token")))
+        return web.Response(status=204)
+
+    address = await serve(daemon)
+    await client.freeze_disk(address, "secret", hold_seconds=1.5, timeout_seconds=5)
+    await client.thaw_disk(address, "secret")
+
+    assert seen == [("POST", "/fsfreeze?holdMs=1500", "secret"), ("POST", "/fsthaw", "secret")]
+
+
+async def test_a_guest_that_does_not_freeze_in_time_does_not_answer(client: GuestClient, serve: Serve) -> None:
+    async def daemon(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    address = await serve(daemon)
+    with pytest.raises(GuestUnreachable):
+        await client.freeze_disk(address, "secret", hold_seconds=1, timeout_seconds=0.05)
+
+
+async def test_a_guest_that_takes_connections_is_reachable_before_it_says_anything(
+    client: GuestClient, serve: Serve
+) -> None:
+    requests: list[str] = []
+
+    async def daemon(request: web.Request) -> web.StreamResponse:
+        requests.append(request.path)
+        return web.Response(status=204)
+
+    await client.wait_reachable(await serve(daemon))
+    assert requests == []
