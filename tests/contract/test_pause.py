@@ -20,7 +20,7 @@ REMEMBER = "import itertools, time\nfor n in itertools.count():\n open('/tmp/n',
 
 def start_counting(sandbox: Any) -> None:
     sandbox.files.write("count.py", REMEMBER)
-    sandbox.commands.run("exec python3 count.py", background=True)
+    sandbox.commands.run("exec python3 count.py", background=True, timeout=0)
     wait_until(lambda: counted(sandbox) > 0)
 
 
@@ -136,7 +136,7 @@ def test_its_file_system_alone_can_be_kept_when_its_time_is_up(create_sandbox: A
 def test_traffic_wakes_a_sandbox(create_sandbox: Any, machine: Any) -> None:
     sandbox = create_sandbox(lifecycle={"on_timeout": "pause", "auto_resume": True})
     assert sandbox.get_info().lifecycle["auto_resume"]
-    sandbox.commands.run("exec python3 -m http.server 8000", background=True)
+    sandbox.commands.run("exec python3 -m http.server 8000", background=True, timeout=0)
     wait_until(lambda: ask(machine.url, "GET", "/", headers=routing(sandbox.sandbox_id, 8000)).status == 200)
     sandbox.pause()
 
@@ -223,7 +223,7 @@ def test_a_pause_during_a_snapshot_does_no_harm(create_sandbox: Any, sandboxes: 
 @pytest.mark.once
 def test_open_streams_are_closed_by_a_pause(create_sandbox: Any) -> None:
     sandbox = create_sandbox()
-    handle = sandbox.commands.run("sleep 600", background=True)
+    handle = sandbox.commands.run("sleep 600", background=True, timeout=0)
     ended = threading.Event()
 
     def follow() -> None:

@@ -34,7 +34,7 @@ def start_counter(sandbox: Sandbox) -> None:
     """Start the program and wait until it counts."""
     sandbox.files.write("counter.py", COUNTER)
     sandbox.files.write("ask.py", ASK)
-    sandbox.commands.run("exec python3 counter.py", background=True)
+    sandbox.commands.run("exec python3 counter.py", background=True, timeout=0)
     wait_until(lambda: sandbox.files.exists("numbers") and numbers(sandbox))
 
 

@@ -161,7 +161,7 @@ def test_many_that_expire_together_are_paused(create_sandbox: Callable[..., Sand
 
 def test_an_outgoing_connection_of_the_life_before_ends(create_sandbox: Callable[..., Sandbox]) -> None:
     sandbox = create_sandbox()
-    handle = sandbox.commands.run("exec sleep 300", background=True)
+    handle = sandbox.commands.run("exec sleep 300", background=True, timeout=0)
     pause(sandbox)
     resume(sandbox)
     listed = {process.pid for process in sandbox.commands.list()}

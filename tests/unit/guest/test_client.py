@@ -174,13 +174,16 @@ async def test_the_disk_is_frozen_for_a_bounded_time_and_thawed(client: GuestCli
 
 
 async def test_a_guest_that_does_not_freeze_in_time_does_not_answer(client: GuestClient, serve: Serve) -> None:
+    over = asyncio.Event()
+
     async def daemon(_: web.Request) -> web.StreamResponse:
-        await asyncio.Event().wait()
-        raise AssertionError
+        await over.wait()
+        return web.Response(status=204)
 
     address = await serve(daemon)
     with pytest.raises(GuestUnreachable):
         await client.freeze_disk(address, "secret", hold_seconds=1, timeout_seconds=0.05)
+    over.set()
 
 
 async def test_a_guest_that_takes_connections_is_reachable_before_it_says_anything(

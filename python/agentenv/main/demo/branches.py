@@ -22,7 +22,7 @@ def tell_of_branches(story: Story, sandbox: "Sandbox", server: ScratchServer, ad
     """Pause and resume a sandbox, then let it branch."""
     with story.step("start a program that counts in memory") as result:
         sandbox.files.write("counter.py", _COUNTER)
-        sandbox.commands.run("exec python3 counter.py", background=True)
+        sandbox.commands.run("exec python3 counter.py", background=True, timeout=0)
         result.append(f"it is at {_count(sandbox)}")
     with story.step("pause the sandbox") as result:
         before = _count(sandbox)
