@@ -3,8 +3,7 @@
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from e2b import Sandbox
@@ -12,6 +11,7 @@ from e2b import Sandbox
 from agentenv.main.demo.scratch import DemoServerFailed, ScratchServer, scratch_server
 from agentenv.main.home import Home
 from agentenv.vmm.qemu.processes import find_orphans
+from support.polling import wait_until
 from support.server import access_to, leaks_of, real_home, real_server, settings_for_tests
 
 SETTINGS = settings_for_tests(prefix="aenvkill", network="10.206.0.0/24", uid_base=350_000)
@@ -30,13 +30,6 @@ def create(server: ScratchServer) -> Sandbox:
 def kill_server(server: ScratchServer) -> None:
     server.process.kill()
     server.process.wait()
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_sandboxes_of_a_killed_server_are_adopted_with_all_they_do(home: Home) -> None:
