@@ -1,4 +1,4 @@
-//! The program that serves disks and memory images as regular files of one FUSE mount. This file owns which part of the
+//! The program that serves disks and memory images as regular files of one FUSE mount, disks as block devices too. This file owns which part of the
 //! program runs; everything else is in the modules.
 
 mod control;
@@ -14,6 +14,7 @@ mod server;
 mod supervisor;
 mod table;
 mod trace;
+mod ublk;
 
 use std::error::Error;
 use std::ffi::OsString;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// What the program prints when it does not understand its command line.
 pub(crate) const USAGE: &str = "usage: aenv-blockd --state DIRECTORY --mount DIRECTORY --control SOCKET \
-     [--cache DIRECTORY --cache-bytes N] [--read-ahead-kib N] [--flush-seconds N] [--no-resend]";
+     [--cache DIRECTORY --cache-bytes N] [--exporter auto|fuse|ublk] [--read-ahead-kib N] [--flush-seconds N] \
+     [--no-resend]";
 
 /// How the program runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,12 +22,32 @@ pub(crate) struct Options {
     pub(crate) control: PathBuf,
     /// Where blocks of remote layers are kept.
     pub(crate) cache: Option<Cache>,
+    /// How disks are shown.
+    pub(crate) exporter: DiskExporter,
     /// How much the kernel reads ahead of a buffered read.
     pub(crate) read_ahead_kib: u32,
     /// How long an acknowledged write may wait until it is durable.
     pub(crate) flush_interval: Duration,
     /// Whether to live without handing unanswered requests to the next server, as on kernels before 6.9.
     pub(crate) without_resend: bool,
+}
+
+/// How disks are shown to processes. Memory images are always files of the mount, because monitors map them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum DiskExporter {
+    /// As block devices where the kernel can, else as files.
+    Auto,
+    /// As files of the mount.
+    Fuse,
+    /// As block devices.
+    Ublk,
+}
+
+impl DiskExporter {
+    /// Whether it matters what the kernel has.
+    pub(crate) fn needs_driver(self) -> bool {
+        self != Self::Fuse
+    }
 }
 
 /// The block cache.
@@ -68,6 +89,7 @@ impl Options {
     pub(crate) fn parse(words: &[OsString]) -> Result<Self, OptionsError> {
         let (mut state, mut mount, mut control, mut cache, mut cache_bytes) = (None, None, None, None, None);
         let (mut read_ahead_kib, mut flush_seconds, mut without_resend) = (128, 5, false);
+        let mut exporter = DiskExporter::Fuse;
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = |option| words.next().ok_or(OptionsError::MissingValue(option));
@@ -85,6 +107,7 @@ impl Options {
                 Some("--flush-seconds") => {
                     flush_seconds = number("--flush-seconds", value("--flush-seconds")?, 3600)?;
                 }
+                Some("--exporter") => exporter = disk_exporter(value("--exporter")?)?,
                 Some("--no-resend") => without_resend = true,
                 _ => return Err(OptionsError::Unknown(word.to_string_lossy().into_owned())),
             }
@@ -99,6 +122,7 @@ impl Options {
             mount: mount.ok_or(OptionsError::Missing("--mount"))?,
             control: control.ok_or(OptionsError::Missing("--control"))?,
             cache,
+            exporter,
             read_ahead_kib: read_ahead_kib as u32,
             flush_interval: Duration::from_secs(flush_seconds.max(1)),
             without_resend,
@@ -113,6 +137,17 @@ fn path(option: &'static str, value: &OsString) -> Result<PathBuf, OptionsError>
         return Ok(path.components().collect());
     }
     Err(OptionsError::BadValue { option, value: value.to_string_lossy().into_owned() })
+}
+
+fn disk_exporter(value: &OsString) -> Result<DiskExporter, OptionsError> {
+    match value.to_str() {
+        Some("auto") => Ok(DiskExporter::Auto),
+        Some("fuse") => Ok(DiskExporter::Fuse),
+        Some("ublk") => Ok(DiskExporter::Ublk),
+        _ => {
+            Err(OptionsError::BadValue { option: "--exporter", value: value.to_string_lossy().into_owned() })
+        }
+    }
 }
 
 fn number(option: &'static str, value: &OsString, limit: u64) -> Result<u64, OptionsError> {
@@ -137,6 +172,7 @@ mod tests {
         let options = parse("--state /s --mount /m/ --control /c").unwrap();
         assert_eq!((options.mount.to_str(), options.read_ahead_kib), (Some("/m"), 128));
         assert_eq!(options.flush_interval, Duration::from_secs(5));
+        assert_eq!(options.exporter, DiskExporter::Fuse);
     }
 
     #[test]
@@ -146,6 +182,10 @@ mod tests {
             ("--state /s --mount /m".into(), OptionsError::Missing("--control")),
             (format!("{paths} --fast"), OptionsError::Unknown("--fast".into())),
             (format!("{paths} --cache /d"), OptionsError::HalfCache),
+            (
+                format!("{paths} --exporter nbd"),
+                OptionsError::BadValue { option: "--exporter", value: "nbd".into() },
+            ),
             (format!("{paths} --cache"), OptionsError::MissingValue("--cache")),
             (format!("{paths} --mount m"), OptionsError::BadValue { option: "--mount", value: "m".into() }),
             (

@@ -1,8 +1,13 @@
 //! The seam between the device table and whatever shows images to processes: files of a FUSE mount, block devices.
 
+mod by_purpose;
+
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub(crate) use by_purpose::ByPurpose;
 
 use crate::image::Image;
 
@@ -43,11 +48,14 @@ pub(crate) trait Exporter: Send + Sync {
     /// Stops to show an image. With `force`, those who have it open get errors from now on.
     fn withdraw(&self, image: &Image, force: bool) -> Result<(), InUse>;
 
-    /// How many have it open.
-    fn users(&self, image: &Image) -> usize;
+    /// How many have each of the images open.
+    fn users(&self, images: &[&Image]) -> Vec<usize>;
 
     /// Whether an image that is shown may become larger.
     fn can_grow(&self, image: &Image) -> bool;
+
+    /// Brings into the layers what users have written and the kernel still keeps.
+    fn collect_writes(&self, image: &Image) -> io::Result<()>;
 
     /// Waits until nobody has it open, and says how many still have when that takes too long.
     fn wait_unused(&self, image: &Image, patience: Duration) -> usize;

@@ -1,5 +1,6 @@
 //! Images as files of the mount.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,12 +83,17 @@ impl Exporter for FuseExporter {
         Ok(())
     }
 
-    fn users(&self, image: &Image) -> usize {
-        self.nodes.users(image)
+    fn users(&self, images: &[&Image]) -> Vec<usize> {
+        images.iter().map(|image| self.nodes.users(image)).collect()
     }
 
     fn can_grow(&self, _image: &Image) -> bool {
         true
+    }
+
+    fn collect_writes(&self, _image: &Image) -> io::Result<()> {
+        // Every write is sent before it is acknowledged.
+        Ok(())
     }
 
     fn wait_unused(&self, image: &Image, patience: Duration) -> usize {

@@ -9,7 +9,6 @@ use super::abi::{FallocateIn, LseekIn, LseekOut, TransferIn, WriteOut};
 use super::answer::Answer;
 use super::negotiate::MAX_TRANSFER;
 use crate::image::{AccessError, Content, Image, Target, READ_MARGIN};
-use crate::log;
 
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
@@ -138,18 +137,6 @@ pub(crate) fn seek(image: &Arc<Image>, wanted: LseekIn, answer: Answer) {
 }
 
 fn fail(image: &Image, operation: &str, offset: u64, error: &AccessError, answer: Answer) {
-    let errno = error.errno();
-    let is_expected = matches!(error, AccessError::ReadOnly | AccessError::BehindEnd);
-    if !is_expected && image.counters.count_error() {
-        log::error(
-            "image_access_failed",
-            &[
-                ("image", &image.name().as_str()),
-                ("operation", &operation),
-                ("offset", &offset),
-                ("reason", &log::chain(error)),
-            ],
-        );
-    }
-    answer.error(errno);
+    image.note_failure(operation, offset, error);
+    answer.error(error.errno());
 }

@@ -4,6 +4,7 @@
 mod content;
 mod counters;
 mod description;
+mod failure;
 mod name;
 mod plain;
 mod pool;

@@ -17,12 +17,14 @@ use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::stat::{umask, Mode};
 
 use crate::control::{self, Control};
+use crate::export::{ByPurpose, Exporter};
 use crate::fuse::{self, Device, FuseExporter, Nodes, Service};
 use crate::layers::LayerStore;
 use crate::log;
 use crate::options::Options;
 use crate::supervisor::{take, word, Handover, Succession};
 use crate::table::{Table, TableError};
+use crate::ublk::{self, UblkError, UblkExporter};
 use line::Line;
 
 /// How the program shall end.
@@ -50,6 +52,9 @@ enum ServerError {
     /// The sources of remote layers cannot be used.
     #[error(transparent)]
     Sources(#[from] SourceError),
+    /// Disks cannot be block devices any more.
+    #[error("cannot show disks as block devices")]
+    BlockDevices(#[from] UblkError),
     /// The system refuses something that every server needs.
     #[error("cannot {0}")]
     System(&'static str, #[source] io::Error),
@@ -114,12 +119,15 @@ impl Server {
         let options = succession.options.clone();
         let devices = succession.devices.clone();
         let listener = succession.listener.try_clone().map_err(ServerError::Handover)?;
-        let Loaded { table, nodes, exporter } = load(&succession)?;
+        let Loaded { table, nodes, files, disks } = load(&succession)?;
         let threads = |error| ServerError::System("start threads", error);
         table.recover().map_err(threads)?;
+        if let Some(disks) = disks {
+            disks.remove_rest();
+        }
         if succession.agreement.can_resend() {
             // Before the first thread reads: afterwards, its own requests would be handed out twice.
-            exporter.ask_for_unanswered();
+            files.ask_for_unanswered();
         }
         let (stop, orders) = channel();
         let gone = stop.clone();
@@ -174,7 +182,8 @@ impl Server {
 struct Loaded {
     table: Arc<Table>,
     nodes: Arc<Nodes>,
-    exporter: Arc<FuseExporter>,
+    files: Arc<FuseExporter>,
+    disks: Option<Arc<UblkExporter>>,
 }
 
 /// Reads everything that an earlier server left.
@@ -187,11 +196,28 @@ fn load(succession: &Succession) -> Result<Loaded, ServerError> {
     let Some(device) = succession.devices.first() else {
         return Err(ServerError::Handover(io::Error::other("no descriptor of the mount was handed over")));
     };
-    let exporter = FuseExporter::new(options.mount.clone(), Arc::clone(device), Arc::clone(&nodes));
-    let exporter = Arc::new(exporter);
+    let files = FuseExporter::new(options.mount.clone(), Arc::clone(device), Arc::clone(&nodes));
+    let files = Arc::new(files);
+    let disks = block_devices(options)?.map(Arc::new);
+    let exporter: Arc<dyn Exporter> = match &disks {
+        Some(disks) => Arc::new(ByPurpose { disks: Arc::clone(disks) as _, memory: Arc::clone(&files) as _ }),
+        None => Arc::clone(&files) as _,
+    };
     let layers = LayerStore::new(options.mount.clone(), open_sources(options)?);
-    let table = Table::load(&options.state.join("table"), layers, Arc::clone(&exporter) as _, boot)?;
-    Ok(Loaded { table: Arc::new(table), nodes, exporter })
+    let table = Table::load(&options.state.join("table"), layers, exporter, boot)?;
+    Ok(Loaded { table: Arc::new(table), nodes, files, disks })
+}
+
+/// The exporter of disks, if they are block devices here. If not, those of an earlier life go.
+fn block_devices(options: &Options) -> Result<Option<UblkExporter>, ServerError> {
+    let (state, mount) = (&options.state, &options.mount);
+    if options.exporter.needs_driver() {
+        return Ok(Some(UblkExporter::begin(state, mount)?));
+    }
+    if let Err(error) = ublk::clean(state, mount) {
+        log::warning("devices_not_removed", &[("reason", &log::chain(&error))]);
+    }
+    Ok(None)
 }
 
 fn open_sources(options: &Options) -> Result<SourceFactory, SourceError> {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::fuse::NegotiationError;
+use crate::ublk::UblkError;
 
 /// Why there is no mount.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,9 @@ pub(crate) enum SupervisorError {
     /// The kernel does not speak our protocol.
     #[error(transparent)]
     Negotiation(#[from] NegotiationError),
+    /// Disks shall be block devices, and cannot.
+    #[error("this host cannot show disks by ublk; --exporter fuse needs no driver")]
+    NoBlockDevices(#[source] UblkError),
     /// The first server refused to begin; it said why.
     #[error("the server could not begin")]
     Refused,

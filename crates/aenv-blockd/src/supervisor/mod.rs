@@ -74,6 +74,7 @@ pub(crate) fn supervise(options: &Options) -> Result<Beginning, SupervisorError>
     let state = &options.state;
     DirBuilder::new().recursive(true).mode(0o700).create(state).supply("create", state)?;
     let Some(lock) = start::lock_unless_served(options)? else { return Ok(Beginning::RunsAlready) };
+    let options = &start::settle_exporter(options)?;
     mount::clean_dead(state)?;
     let terminate = start::block_termination().supply("watch signals for", state)?;
     let listener = start::listen(&options.control)?;

@@ -15,7 +15,9 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::SignalFd;
 
 use super::error::{SupervisorError, Supply};
-use crate::options::Options;
+use crate::log;
+use crate::options::{DiskExporter, Options};
+use crate::ublk::ControlDevice;
 
 /// How long the end of an earlier program may take.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -53,6 +55,20 @@ pub(super) fn lock_unless_served(options: &Options) -> Result<Option<Lock>, Supe
         }
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Decides how disks are shown, once, so that every server shows them in the same way.
+pub(super) fn settle_exporter(options: &Options) -> Result<Options, SupervisorError> {
+    let exporter = match (options.exporter, options.exporter.needs_driver().then(ControlDevice::open)) {
+        (_, None) => DiskExporter::Fuse,
+        (_, Some(Ok(_))) => DiskExporter::Ublk,
+        (DiskExporter::Ublk, Some(Err(error))) => return Err(SupervisorError::NoBlockDevices(error)),
+        (_, Some(Err(error))) => {
+            log::info("ublk_not_used", &[("reason", &log::chain(&error))]);
+            DiskExporter::Fuse
+        }
+    };
+    Ok(Options { exporter, ..options.clone() })
 }
 
 fn lock(state: &Path) -> Result<Option<Flock<File>>, SupervisorError> {

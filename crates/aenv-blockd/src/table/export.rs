@@ -45,6 +45,7 @@ impl Table {
     pub(crate) fn export(&self, order: &ExportOrder) -> Result<Exported, Refusal> {
         check_path(&order.path)?;
         let open = self.get(&order.image)?;
+        self.collect_writes(&open)?;
         let mut part = order.path.as_os_str().to_owned();
         part.push(".part");
         let part = Path::new(&part);

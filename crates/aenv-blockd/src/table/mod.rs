@@ -74,6 +74,12 @@ impl Table {
         self.exporter.as_ref()
     }
 
+    /// Brings into the layers what users of an image have written.
+    fn collect_writes(&self, open: &OpenImage) -> Result<(), Refusal> {
+        let path = self.exporter.path(&open.image);
+        self.exporter.collect_writes(&open.image).map_err(Refusal::file("write out", &path))
+    }
+
     fn get(&self, name: &ImageName) -> Result<Arc<OpenImage>, Refusal> {
         self.find(name).ok_or_else(|| Refusal::UnknownImage(name.clone()))
     }

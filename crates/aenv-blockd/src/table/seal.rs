@@ -59,6 +59,7 @@ impl Table {
             return Err(Refusal::NotWritable(order.image.clone()));
         };
         check_room(&description, order)?;
+        self.collect_writes(&open)?;
         let top = self.make_next(order, disk, writable)?;
         let microseconds = self.restack(&open, disk, order, top).inspect_err(|_| {
             // The first failure is the one to report; what stays is an empty layer.

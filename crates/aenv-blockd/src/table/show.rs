@@ -4,7 +4,7 @@ use serde_json::{json, Value};
 
 use super::open_image::OpenImage;
 use super::Table;
-use crate::image::{Content, ImageName};
+use crate::image::{Content, Image, ImageName};
 use crate::refusal::Refusal;
 
 /// Images in one answer, which has to fit into a frame.
@@ -15,7 +15,8 @@ impl Table {
     pub(crate) fn stat(&self, name: &ImageName) -> Result<Value, Refusal> {
         let open = self.get(name)?;
         let description = open.image.description();
-        let mut shown = self.summary(&open);
+        let users = self.exporter.users(&[&open.image]).into_iter().sum();
+        let mut shown = self.summary(&open, users);
         let details = json!({
             "serial": description.serial,
             "owner": description.opened.owner,
@@ -38,11 +39,14 @@ impl Table {
         let start = behind.map_or(0, |name| all.partition_point(|open| open.image.name() <= name));
         let shown = &all[start..all.len().min(start + MAX_LISTED)];
         let next = shown.last().filter(|_| start + shown.len() < all.len()).map(|open| open.image.name());
-        let images: Vec<Value> = shown.iter().map(|open| self.summary(open)).collect();
+        let images: Vec<&Image> = shown.iter().map(|open| open.image.as_ref()).collect();
+        let users = self.exporter.users(&images);
+        let images: Vec<Value> =
+            shown.iter().zip(users).map(|(open, users)| self.summary(open, users)).collect();
         json!({ "images": images, "next": next, "descriptors": count_descriptors(), "cache": self.layers.statistics() })
     }
 
-    fn summary(&self, open: &OpenImage) -> Value {
+    fn summary(&self, open: &OpenImage, users: usize) -> Value {
         let image = &open.image;
         let (state, size, reason) = match image.content_nowait() {
             None => ("loading", None, None),
@@ -54,7 +58,7 @@ impl Table {
             "path": self.exporter.path(image),
             "use": image.purpose(),
             "is_writable": image.is_writable(),
-            "users": self.exporter.users(image),
+            "users": users,
             "state": state,
             "reason": reason,
             "size_bytes": size,
