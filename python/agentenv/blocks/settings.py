@@ -1,5 +1,6 @@
 """Settings of `blocks`."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 # TOML has no null, so an empty string is how a configuration file says "not set".
 _OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: None if value == "" else value)]
+
+
+class DiskExporter(StrEnum):
+    """How disks are shown to monitors. Memory images are always files."""
+
+    AUTO = "auto"
+    FUSE = "fuse"
+    UBLK = "ublk"
 
 
 class BlocksSettings(BaseModel):
@@ -25,6 +34,11 @@ class BlocksSettings(BaseModel):
     )
     cache_mib: int = Field(
         default=10240, ge=64, description="Blocks of remote layers that are kept on the local disk take at most this."
+    )
+    exporter: DiskExporter = Field(
+        default=DiskExporter.FUSE,
+        description="How monitors see disks: `fuse` as files; `ublk` as block devices, for which the kernel module"
+        " ublk_drv of Linux 6.5 or newer must be loaded; `auto` as block devices where that is so.",
     )
     request_timeout_seconds: float = Field(
         default=30,

@@ -65,6 +65,7 @@ class Starter:
             *("--control", places.control),
             *("--cache", places.cache),
             *("--cache-bytes", str(self._settings.cache_mib * MIB)),
+            *("--exporter", self._settings.exporter),
         ]
         stderr = self._open_log()
         try:

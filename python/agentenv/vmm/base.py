@@ -51,7 +51,9 @@ class MachineEnd:
 
 @dataclass(frozen=True, slots=True)
 class DiskAttachment:
-    """A raw disk file to attach as the next virtio block device; the first one is the guest's /dev/vda.
+    """A raw disk to attach as the next virtio block device; the first one is the guest's /dev/vda.
+
+    It is a file or a block device of the host.
 
     A scratch disk is worth nothing once the host went down: the guest's flushes need not reach the host's disk.
     """

@@ -101,6 +101,14 @@ def test_disks_have_named_nodes_and_only_scratch_ones_skip_flushes() -> None:
     assert nodes["disk1"]["cache"] == {"direct": False, "no-flush": False}
 
 
+def test_block_devices_are_opened_as_such_and_past_the_page_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "is_block_device", lambda path: path == SPEC.disks[0].path)
+    nodes = {node["node-name"]: node for node in _objects(build(TCG, SPEC), "-blockdev")}
+
+    assert (nodes["disk0-file"]["driver"], nodes["disk1-file"]["driver"]) == ("host_device", "file")
+    assert nodes["disk0-file"]["cache"] == nodes["disk0"]["cache"] == {"direct": True, "no-flush": True}
+
+
 def test_machine_without_network_has_no_link() -> None:
     words = build(TCG, replace(SPEC, network=None))
 

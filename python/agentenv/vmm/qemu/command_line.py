@@ -196,9 +196,13 @@ def _disk_nodes(name: str, disk: DiskAttachment) -> list[str]:
     """Return the two nodes of a disk: `<name>` is what the guest reads, `<name>-file` is the file below it."""
     # The host's page cache is shared by all guests of one base, so the file goes through it. A scratch disk is
     # worth nothing after the host went down, so its guest need not wait for the host's disk either.
-    cache = {"direct": False, "no-flush": disk.is_scratch}
+    # A block device is an image of the block daemon's, which keeps the pages of its layers; a second copy would only
+    # hold writes back from it.
+    is_device = disk.path.is_block_device()
+    cache = {"direct": is_device, "no-flush": disk.is_scratch}
     common: dict[str, object] = {"read-only": disk.read_only, "discard": "unmap", "cache": cache}
-    file = {"driver": "file", "node-name": f"{name}-file", "filename": str(disk.path), "aio": "threads", **common}
+    driver = "host_device" if is_device else "file"
+    file = {"driver": driver, "node-name": f"{name}-file", "filename": str(disk.path), "aio": "threads", **common}
     image = {"driver": "raw", "node-name": name, "file": f"{name}-file", **common}
     return ["-blockdev", _json(file), "-blockdev", _json(image)]
 

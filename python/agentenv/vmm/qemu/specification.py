@@ -28,6 +28,9 @@ def check(spec: MachineSpec) -> None:
         raise MachineRefused(f"a guest's kernel command line has at most {_COMMAND_LINE_BYTES} bytes")
     if len(str(spec.directory / CONTROL_SOCKET).encode()) > _SOCKET_PATH_BYTES:
         raise MachineRefused(f"{spec.directory} is too long a path for sockets; choose a shorter home directory")
-    for path in (spec.kernel, spec.initramfs, *(disk.path for disk in spec.disks)):
+    for disk in spec.disks:
+        if not disk.path.is_file() and not disk.path.is_block_device():
+            raise MachineRefused(f"{disk.path} is no disk")
+    for path in (spec.kernel, spec.initramfs):
         if not path.is_file():
             raise MachineRefused(f"{path} is missing; `aenv setup` prepares kernel and initramfs")
