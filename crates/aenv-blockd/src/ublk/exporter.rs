@@ -210,12 +210,13 @@ impl Exporter for UblkExporter {
         let gone = Progress::Failed(NotShown("it was withdrawn".into()));
         let last = std::mem::replace(&mut *progress, gone);
         drop(progress);
-        if let Progress::Shown(attached) = last {
-            self.shared.workshop.detach(attached);
-        }
+        // The node goes first: once the device is deleted, its number may be another disk's.
         if let Err(error) = self.shared.workshop.nodes.remove(image.name()) {
             let (image, reason) = (image.name().as_str(), error.to_string());
             log::warning("device_node_not_removed", &[("image", &image), ("reason", &reason)]);
+        }
+        if let Progress::Shown(attached) = last {
+            self.shared.workshop.detach(attached);
         }
         hold(&self.shown).remove(&image.serial());
         Ok(())
