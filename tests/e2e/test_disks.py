@@ -3,10 +3,11 @@
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from e2b import RateLimitException, Sandbox
+from e2b import Sandbox, SandboxException
 from e2b.sandbox.commands.command_handle import CommandExitException
 
 from agentenv.base import mounts
@@ -110,13 +111,13 @@ def test_what_died_together_with_daemon_and_server_is_explained_and_removed(home
 def test_no_sandbox_is_begun_below_the_reserve(home: Home) -> None:
     with (
         real_server(home, SETTINGS, {"AENV_BLOCKS__RESERVE_MIB": str(2**30)}) as server,
-        pytest.raises(RateLimitException, match=r"blocks\.reserve_mib"),
+        pytest.raises(SandboxException, match=r"507: .*blocks\.reserve_mib"),
     ):
         create(server)
 
 
-def test_full_host_is_an_error_in_the_guest_and_no_hang(home: Home, small_writable: None) -> None:
-    with real_server(home, SETTINGS, {"AENV_BLOCKS__RESERVE_MIB": "0"}) as server:
+def test_full_host_is_an_error_in_the_guest_and_no_hang(home: Home) -> None:
+    with small_file_system(home), scratch_server(home, SETTINGS, {"AENV_BLOCKS__RESERVE_MIB": "0"}) as server:
         sandbox, neighbour = create(server), create(server)
         fill = "sudo dd if=/dev/urandom of=/big bs=1M count=400 oflag=direct"
         with pytest.raises(CommandExitException, match="Input/output error"):
@@ -124,15 +125,18 @@ def test_full_host_is_an_error_in_the_guest_and_no_hang(home: Home, small_writab
         assert sandbox.commands.run("echo lives").stdout == "lives\n"
         assert sandbox.kill()
         neighbour.commands.run("sudo dd if=/dev/zero of=/small bs=1M count=20 oflag=direct")
+    assert leaks_of(home, SETTINGS) == []
 
 
-@pytest.fixture
-def small_writable(home: Home) -> Iterator[None]:
+@contextmanager
+def small_file_system(home: Home) -> Iterator[None]:
     """Put the writable layers of a home on a file system of 128 MiB."""
     home.blocks.make()
     subprocess.run(("mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", home.blocks.writable), check=True)
-    yield
-    subprocess.run(("umount", home.blocks.writable), check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(("umount", home.blocks.writable), check=True)
 
 
 def test_what_a_guest_discards_is_given_back_to_the_host(home: Home) -> None:

@@ -70,7 +70,7 @@ def real_server(
     """Run a server, and prove at its end that it left nothing behind."""
     with scratch_server(home, settings, environment) as server:
         yield server
-    assert leaks_of(home, settings) == []
+    assert leaks_of(home, settings) == [], server.log.read_text()[-3000:]
 
 
 def leaks_of(home: Home, settings: Settings) -> list[str]:

@@ -31,10 +31,10 @@ def _copy(source: Path, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with source.open("rb") as reader, temporary.open("xb") as writer:
-            left = os.fstat(reader.fileno()).st_size
-            while left:
-                # The kernel copies, and shares the blocks where both file systems can.
-                left -= _copy_some(reader.fileno(), writer.fileno(), min(left, _CHUNK_BYTES))
+            done, size = 0, os.fstat(reader.fileno()).st_size
+            while done < size:
+                # copy_file_range would refuse two kinds of file systems, and blocks cannot be shared across two anyway.
+                done += _send(writer.fileno(), reader.fileno(), done, min(size - done, _CHUNK_BYTES))
             os.fsync(writer.fileno())
         temporary.replace(target)
     except BaseException:
@@ -43,8 +43,8 @@ def _copy(source: Path, target: Path) -> None:
         raise
 
 
-def _copy_some(source: int, target: int, count: int) -> int:
-    copied = os.copy_file_range(source, target, count)
-    if copied == 0:
+def _send(target: int, source: int, offset: int, count: int) -> int:
+    sent = os.sendfile(target, source, offset, count)
+    if sent == 0:
         raise OSError(errno.EIO, "the layer became shorter while it was copied")
-    return copied
+    return sent

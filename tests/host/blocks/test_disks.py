@@ -179,6 +179,17 @@ async def test_full_host_is_an_error_of_the_write_and_of_no_other_disk(small: Di
     await write(other, 0, b"room again" * 1000)
 
 
+async def test_layer_goes_to_another_kind_of_file_system_as_a_copy(
+    small: DiskLab, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "incoming"
+    disks = await small.start()
+    await write(await small.create(disks.store), 0, b"moved" * 1000)
+    layer = await disks.store.sealed(await disks.store.freeze(ONE, "s", elsewhere))
+    assert elsewhere.stat().st_dev != small.home.path.stat().st_dev
+    assert f"sha256:{hashlib.sha256(elsewhere.read_bytes()).hexdigest()}" == layer.digest
+
+
 async def _fill(disk: Disk) -> None:
     for number in range(32):
         await write(disk, number * MIB, os.urandom(MIB))

@@ -40,7 +40,7 @@ def test_copy_that_fails_leaves_nothing(layer: Path, tmp_path: Path, monkeypatch
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "link", refuse)
-    monkeypatch.setattr(os, "copy_file_range", fill_up)
+    monkeypatch.setattr(os, "sendfile", fill_up)
     with pytest.raises(OSError, match="full"):
         handover.give(layer, tmp_path / "incoming")
     assert [path.name for path in tmp_path.iterdir()] == ["own.layer"]
