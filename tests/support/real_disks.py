@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import signal
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,12 +45,15 @@ class DiskLab:
         return await store.create(sandbox_id, self.base, owner=os.getuid())
 
     async def kill_all(self) -> None:
-        """Kill every process of the daemon at once, the supervisor first."""
+        """Kill every process of the daemon at once."""
         await kill(*find_daemon(self.home.blocks.state).all)
 
 
 async def kill(*victims: process.ProcessIdentity) -> None:
-    """Kill processes and wait for their ends; one that a dying child of ours left to init is waited for as well."""
+    """Kill processes and wait for their ends. They are stopped first: none may replace another meanwhile."""
+    for victim in victims:
+        with suppress(ProcessLookupError):
+            os.kill(victim.pid, signal.SIGSTOP)
     for victim in victims:
         victim.kill()
     for victim in victims:

@@ -1,6 +1,6 @@
 """The life of the block daemon: found or started, watched, replaced when it died, ended when nobody needs it.
 
-The daemon outlives this server: it is a supervisor process, which replaces its own server process.
+The daemon outlives this server: it is two processes, a supervisor and a server, each of which replaces the other.
 """
 
 import asyncio
@@ -163,18 +163,19 @@ class BlockDaemon:
             await self._starter.start(self._program)
             _log.warning("block_daemon_restarted")
             return self._look()
-        if not before.has_supervisor and await self._end_unused():
-            await self._starter.start(self._program)
-            _log.info("block_daemon_has_supervisor_again")
-            return self._look()
         greeting = await self._client.hello()
         now = self._look()
-        if before.has_supervisor and not now.has_supervisor:
-            _log.error("block_supervisor_died", detail="its server goes on alone, until it dies or is unused")
-        elif now.mount != before.mount:
-            # On kernels that cannot hand out requests again, a new server comes with a new mount.
+        if now.mount != before.mount:
+            # Both died at once, or this is a kernel that cannot hand out requests again.
             _log.error("block_daemon_mount_replaced")
             self._on_loss()
-        elif before.has_supervisor:
+        elif not now.has_supervisor and not before.has_supervisor and await self._end_unused():
+            await self._starter.start(self._program)
+            now = self._look()
+        if now.has_supervisor and now.keeper != before.keeper:
+            _log.warning("block_supervisor_replaced", pid=now.keeper.pid)
+        elif before.has_supervisor and not now.has_supervisor:
+            _log.warning("block_supervisor_died", detail="its server goes on, and starts another")
+        elif now.has_supervisor:
             _log.warning("block_server_replaced", pid=greeting.pid)
         return now

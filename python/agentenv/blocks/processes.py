@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ _SERVER_WORD = "serve"
 
 @dataclass(frozen=True, slots=True)
 class DaemonProcesses:
-    """Who of one daemon runs. The supervisor replaces a server that dies; a server alone keeps the mount alive."""
+    """Who of one daemon runs. Supervisor and server replace each other when one dies; either keeps the mount alive."""
 
     supervisor: ProcessIdentity | None
     servers: tuple[ProcessIdentity, ...]
@@ -35,10 +34,12 @@ def find_daemon(state: Path) -> DaemonProcesses:
     """Return the processes of the daemon with this state directory."""
     supervisor, servers = None, []
     for identity, words in _processes():
-        if _is_supervisor(words, state) and identity.is_alive():
-            supervisor = identity
-        elif _is_server(words, state) and identity.is_alive():
+        if not _is_daemon(words, state) or not identity.is_alive():
+            continue
+        if words[1:2] == [_SERVER_WORD]:
             servers.append(identity)
+        else:
+            supervisor = identity
     return DaemonProcesses(supervisor, tuple(servers))
 
 
@@ -73,14 +74,5 @@ def _numbers() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - names are wanted
 
 
-def _is_supervisor(words: list[str], state: Path) -> bool:
+def _is_daemon(words: list[str], state: Path) -> bool:
     return ("--state", str(state)) in itertools.pairwise(words)
-
-
-def _is_server(words: list[str], state: Path) -> bool:
-    """A server's second word says so, and its third is what its supervisor handed over."""
-    if words[1:2] != [_SERVER_WORD]:
-        return False
-    with contextlib.suppress(ValueError, RecursionError, LookupError, TypeError):
-        return bool(json.loads(words[2])["options"]["state"] == str(state))
-    return False

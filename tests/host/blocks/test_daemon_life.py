@@ -83,20 +83,22 @@ async def test_killed_server_process_is_a_pause(lab: DiskLab) -> None:
     await disks.store.remove(ONE)
 
 
-async def test_killed_supervisor_is_replaced_when_no_disk_needs_its_server_any_more(lab: DiskLab) -> None:
+async def test_killed_supervisor_is_replaced_by_its_server(lab: DiskLab) -> None:
     disks = await lab.start()
     disk = await lab.create(disks.store)
-    supervisor = find_daemon(lab.home.blocks.state).supervisor
-    assert supervisor is not None
+    before = find_daemon(lab.home.blocks.state)
+    assert before.supervisor is not None
 
-    await kill(supervisor)
+    await kill(before.supervisor)
 
     await write(disk, 0, b"goes on" * 100)
     assert await read(disk, 0, 7) == b"goes on"
     assert await disks.store.find(ONE) == disk
+    await _until(lambda: find_daemon(lab.home.blocks.state).supervisor not in {None, before.supervisor})
+    assert find_daemon(lab.home.blocks.state).servers == before.servers
+    await kill(*before.servers)
+    assert await disks.store.find(ONE) == disk
     await disks.store.remove(ONE)
-    await _until(lambda: find_daemon(lab.home.blocks.state).supervisor is not None)
-    await lab.create(disks.store)
 
 
 async def test_death_of_the_whole_daemon_is_told_and_the_next_one_serves_new_disks(lab: DiskLab) -> None:
