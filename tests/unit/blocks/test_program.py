@@ -94,6 +94,9 @@ def _running(*words: str) -> Iterator[ProcessIdentity]:
     identity = spawn_detached(command, stderr=null)
     os.close(null)
     try:
+        # A process has its own words only when it has become its program.
+        while words != tuple(Path(f"/proc/{identity.pid}/cmdline").read_text().split("\0")[-len(words) - 1 : -1]):
+            os.sched_yield()
         yield identity
     finally:
         identity.kill()

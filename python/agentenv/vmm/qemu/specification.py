@@ -29,8 +29,10 @@ def check(spec: MachineSpec) -> None:
     if len(str(spec.directory / CONTROL_SOCKET).encode()) > _SOCKET_PATH_BYTES:
         raise MachineRefused(f"{spec.directory} is too long a path for sockets; choose a shorter home directory")
     for disk in spec.disks:
+        if not disk.path.exists():
+            raise MachineRefused(f"{disk.path} is missing")
         if not disk.path.is_file() and not disk.path.is_block_device():
-            raise MachineRefused(f"{disk.path} is no disk")
+            raise MachineRefused(f"{disk.path} is no disk: neither a file nor a block device")
     for path in (spec.kernel, spec.initramfs):
         if not path.is_file():
             raise MachineRefused(f"{path} is missing; `aenv setup` prepares kernel and initramfs")
