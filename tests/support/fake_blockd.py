@@ -27,6 +27,7 @@ class FakeBlockd:
     raw: bytes | None = None
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
     held: asyncio.Event | None = None
+    page_limit: int = 2000
 
     def cut(self) -> None:
         """End every connection, as the death of the server process does."""
@@ -76,8 +77,11 @@ class FakeBlockd:
             return refuse("not_found", "image_not_found", f"there is no image {arguments['name']}")
         return {"result": self._shown(arguments["name"]) | {"layers": image["layers"]}}
 
-    def _list(self, _: dict[str, Any]) -> Reply:
-        return {"result": {"images": [self._shown(name) for name in self.images]}}
+    def _list(self, arguments: dict[str, Any]) -> Reply:
+        names = sorted(name for name in self.images if name > arguments.get("behind", ""))
+        page = names[: self.page_limit]
+        following = page[-1] if len(names) > len(page) else None
+        return {"result": {"images": [self._shown(name) for name in page], "next": following}}
 
     def _shown(self, name: str) -> dict[str, Any]:
         shown = {"name": name, "path": str(self.mount / name), "state": "ready"}

@@ -95,6 +95,7 @@ class Described(Listed):
 
 class _List(_Answer):
     images: tuple[Listed, ...]
+    next: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +174,18 @@ class BlockDaemonClient:
                     await self._clock.sleep(_RETRY_SECONDS)
 
     async def images(self) -> tuple[Listed, ...]:
-        """Return all open images."""
-        return (await self._call("list", {}, _List)).images
+        """Return all open images. Those that are opened or closed meanwhile may be missing or gone."""
+        found: list[Listed] = []
+        arguments: dict[str, object] = {}
+        while True:
+            page = await self._call("list", arguments, _List)
+            found += page.images
+            if page.next is None:
+                return tuple(found)
+            # Names only grow from page to page: a daemon that repeats itself must not hold us for ever.
+            if page.next <= str(arguments.get("behind", "")):
+                raise DaemonBroken("the block daemon lists its images in circles")
+            arguments = {"behind": page.next}
 
     async def shutdown(self) -> None:
         """End the daemon. Raises `BlocksConflict` while images are open."""

@@ -30,7 +30,7 @@ class BlocksSettings(BaseModel):
     reserve_mib: int = Field(
         default=1024,
         ge=0,
-        description="No disk is made while the file system of `home` has less free space than this; 429 instead.",
+        description="No disk is made while the file system of `home` has less free space than this; 507 instead.",
     )
     cache_mib: int = Field(
         default=10240, ge=64, description="Blocks of remote layers that are kept on the local disk take at most this."

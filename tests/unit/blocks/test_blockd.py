@@ -120,3 +120,19 @@ async def test_nonsense_ends_the_connection_and_not_the_client(
         await asyncio.sleep(0.001)
     bench.daemon.raw = None
     assert (await call).program == "9.9"
+
+
+async def test_a_list_of_many_pages_is_read_to_its_end(bench: Bench) -> None:
+    bench.daemon.page_limit = 2
+    names = [f"memory-{number}" for number in range(5)]
+    for name in names:
+        await bench.client.open_memory(name, BASE)
+
+    assert [image.name for image in await bench.client.images()] == names
+
+
+async def test_a_list_that_goes_in_circles_is_refused(bench: Bench) -> None:
+    bench.daemon.answers["list"] = lambda _: {"result": {"images": [{"name": "a"}], "next": "a"}}
+
+    with pytest.raises(DaemonBroken, match="in circles"):
+        await bench.client.images()
